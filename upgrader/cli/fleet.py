@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from upgrader.fleet.model import Fleet
     from upgrader.fleet.state import CampaignState
     from upgrader.model.version import KubernetesVersion
-    from upgrader.steps.plan_document import PlanDocument
 
 __all__ = ["fleet"]
 
@@ -47,8 +46,9 @@ def fleet() -> None:
 def plan(folder: Path, allow_exec: bool) -> None:
     """Plan every cluster, and group clusters with equal plans. Changes nothing.
 
-    Also shows what each later stage tries for the first time: labels, findings, steps and images that no cluster of an
-    earlier stage has. During a campaign, names waiting clusters that would fail for the same cause as others did.
+    Also shows what each later stage tries for the first time: labels, findings, steps, images, operating systems,
+    container runtimes, CNI plugins and modes of kube-proxy that no cluster of an earlier stage has. During a campaign,
+    names waiting clusters that would fail for the same cause as others did.
 
     Exit codes: 0 every cluster can be upgraded, 2 wrong usage or files, 3 a check blocks a cluster, or a cluster can't
     be planned.
@@ -56,7 +56,8 @@ def plan(folder: Path, allow_exec: bool) -> None:
     shown = front_end()
 
     from upgrader.app.upgrade import plan_upgrade
-    from upgrader.fleet.plans import plan_fleet, shared_causes
+    from upgrader.fleet.clusters import ask_traits
+    from upgrader.fleet.plans import PlannedCluster, plan_fleet, shared_causes
     from upgrader.fleet.use_cases import (
         approved_kubeconfigs,
         newest_state,
@@ -69,9 +70,9 @@ def plan(folder: Path, allow_exec: bool) -> None:
     proposed = proposed_fleet(folder)
     approved = None if allow_exec else approved_kubeconfigs(folder, proposed)
 
-    def planned_one(each: Path, target: KubernetesVersion) -> PlanDocument:
+    def planned_one(each: Path, target: KubernetesVersion) -> PlannedCluster:
         with planning_kubeconfig(each, proposed, approved) as kubeconfig:
-            return plan_upgrade(each, target, kubeconfig=kubeconfig).document
+            return PlannedCluster(plan_upgrade(each, target, kubeconfig=kubeconfig).document, ask_traits(kubeconfig))
 
     planned = plan_fleet(proposed, planned_one, shown.doing, partial(shown_digest, folder, proposed))
     shown.doing("")

@@ -17,6 +17,7 @@ from upgrader.app.wiring import open_api
 from upgrader.config.used_kubeconfig import UsedKubeconfig
 from upgrader.engine.journal.atomic import write_atomic
 from upgrader.errors import ApiError, UsageError
+from upgrader.fleet.cluster_traits import cluster_traits
 from upgrader.fleet.model import FleetCluster
 from upgrader.gates.continuity.server_metrics import answered
 from upgrader.gates.kubernetes_kinds import NAMESPACES
@@ -25,6 +26,7 @@ from upgrader.model.version import KubernetesVersion
 __all__ = [
     "Answer",
     "ask_cluster",
+    "ask_traits",
     "keep_kubeconfig",
     "other_cluster",
     "private_kubeconfig",
@@ -61,6 +63,14 @@ def ask_cluster(kubeconfig: Path) -> Answer:
     if not isinstance(uid, str) or not uid:
         raise ApiError("the namespace kube-system has no UID, which identifies the cluster")
     return Answer(uid, version)
+
+
+def ask_traits(kubeconfig: Path) -> tuple[str, ...]:
+    """What the cluster that a kubeconfig leads to is made of, as `cluster_traits`. Raises ApiError, and UsageError for
+    a kubeconfig that is wrong.
+    """
+    with open_api(kubeconfig, _SECONDS) as kube:
+        return tuple(sorted(cluster_traits(kube)))
 
 
 def requests_answered(kubeconfig: Path) -> int:

@@ -20,12 +20,20 @@ from upgrader.model.redaction.known_secrets import KNOWN
 from upgrader.model.version import KubernetesVersion
 from upgrader.steps.plan_document import PlanDocument
 
-__all__ = ["FleetPlan", "PlanClass", "SharedCause", "plan_fleet", "shared_causes"]
+__all__ = ["FleetPlan", "PlanClass", "PlannedCluster", "SharedCause", "plan_fleet", "shared_causes"]
 
-Planner = Callable[[Path, KubernetesVersion], PlanDocument]
+
+@dataclass(frozen=True)
+class PlannedCluster:
+    """The plan of a cluster, and what the cluster is made of."""
+
+    document: PlanDocument
+    traits: tuple[str, ...] = ()
+    """As of `cluster_traits`."""
+
+
+Planner = Callable[[Path, KubernetesVersion], PlannedCluster]
 """Plans the upgrade of a cluster folder's cluster; raises UpgraderError."""
-
-
 _NO_REHEARSAL = ("rehearsal.missing", "rehearsal.damaged", "rehearsal.stale", "rehearsal.old")
 
 
@@ -94,7 +102,7 @@ def plan_fleet(
     `doing` is told which cluster is being planned. `digest` is of a cluster's folder before that; "" if it is unknown.
     """
     found: dict[str, list[tuple[FleetCluster, PlanDocument | None, str]]] = {}
-    traits: dict[str, frozenset[str]] = {}
+    traits: dict[str, tuple[str, ...]] = {}
     digests: dict[str, str] = {}
     unrehearsed: list[str] = []
     causes: dict[str, str] = {}
@@ -103,10 +111,11 @@ def plan_fleet(
         document, problem = None, ""
         digests[cluster.name] = digest(cluster)
         try:
-            document = _planned(plan, cluster, fleet.target)
+            planned = _planned(plan, cluster, fleet.target)
+            document = planned.document
             key = json.dumps(_shape(document), sort_keys=True)
             unrehearsed += [cluster.name] * _lacks_rehearsal(document)
-            traits[cluster.name] = traits_of(fleet, cluster, document)
+            traits[cluster.name] = traits_of(fleet, cluster, document, planned.traits)
             if refused := plan_refusal(document):
                 causes[cluster.name] = _cause(refused, cluster)
         except UpgraderError as error:
@@ -124,15 +133,15 @@ def _cause(error: UpgraderError, cluster: FleetCluster) -> str:
     return cause_of(form.code, f"{form.what}\n{form.why}".strip(), cluster.name)
 
 
-def _planned(plan: Planner, cluster: FleetCluster, target: KubernetesVersion) -> PlanDocument:
+def _planned(plan: Planner, cluster: FleetCluster, target: KubernetesVersion) -> PlannedCluster:
     """Secrets of its cluster are masked in its plan, and not in what is said of other clusters: one may be a word."""
     with KNOWN.apart():
         try:
-            document: PlanDocument = masked_copy(plan(cluster.folder, target))
+            planned: PlannedCluster = masked_copy(plan(cluster.folder, target))
         except UpgraderError as error:
             error.message = KNOWN.mask(error.message)
             raise
-    return document
+    return planned
 
 
 def _lacks_rehearsal(document: PlanDocument) -> bool:

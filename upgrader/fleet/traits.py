@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 
 from upgrader.fleet.causes import without_identity
+from upgrader.fleet.cluster_traits import UNKNOWN
 from upgrader.fleet.model import Fleet, FleetCluster
 from upgrader.steps.plan_document import PlanDocument
 
@@ -18,28 +20,33 @@ class NewTrait:
 
     stage: str
     trait: str
-    """Such as `label os=flatcar`, `check webhooks.fail`, `step db (playbook, undo: none)`."""
+    """Such as `label os=flatcar`, `CNI cilium v1.16.1`, `check webhooks.fail`, `step db (playbook, undo: none)`."""
     clusters: tuple[str, ...]
 
 
-def traits_of(fleet: Fleet, cluster: FleetCluster, plan: PlanDocument) -> frozenset[str]:
-    """What tells this cluster from another kind of cluster: its labels, what its plan changes, what checks find."""
-    return frozenset(without_identity(each, cluster.name) for each in (*_labels(fleet, cluster), *_of_plan(plan)))
+def traits_of(fleet: Fleet, cluster: FleetCluster, plan: PlanDocument, live: Iterable[str]) -> tuple[str, ...]:
+    """What tells this cluster from another kind of cluster: its labels, what it is made of (`live`, as of
+    `cluster_traits`), what its plan changes and what checks find; in this order, as those of a plan may be many.
+    """
+    found = (*_labels(fleet, cluster), *live, *_of_plan(plan))
+    return tuple(dict.fromkeys(without_identity(each, cluster.name) for each in found))
 
 
-def new_traits(fleet: Fleet, traits: Mapping[str, frozenset[str]]) -> tuple[NewTrait, ...]:
-    """Of each stage but the first, in their order. `traits` are by the cluster's name; one without a plan has none."""
+def new_traits(fleet: Fleet, traits: Mapping[str, Collection[str]]) -> tuple[NewTrait, ...]:
+    """Of each stage but the first, in their order. `traits` are by the cluster's name; one without a plan has none.
+    What isn't known of a cluster is new in each stage.
+    """
     found = list[NewTrait]()
     known = set[str]()
     for number, stage in enumerate(fleet.stages):
-        mine = {each.name: traits.get(each.name, frozenset()) for each in fleet.members[stage.name]}
-        new = sorted(frozenset().union(*mine.values()) - known)
+        mine = {each.name: traits.get(each.name, ()) for each in fleet.members[stage.name]}
+        new = [each for each in dict.fromkeys(chain(*mine.values())) if each not in known]
         if number:
             for trait in new:
                 found.append(
                     NewTrait(stage.name, trait, tuple(name for name, all_of in mine.items() if trait in all_of))
                 )
-        known.update(new)
+        known.update(trait for trait in new if not trait.startswith(UNKNOWN))
     return tuple(found)
 
 

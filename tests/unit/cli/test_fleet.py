@@ -28,7 +28,7 @@ from upgrader.config.copied_folder import COPIES
 from upgrader.config.load import load_settings
 from upgrader.engine.journal.journal_file import JOURNAL, Journal
 from upgrader.errors import ApiUnavailable, Blocked, CampaignStopped, Interrupted, Locked, UsageError
-from upgrader.fleet import campaigns, job_objects, job_process, use_cases
+from upgrader.fleet import campaigns, clusters, job_objects, job_process, use_cases
 from upgrader.fleet.campaigns import Campaign, newest_campaign
 from upgrader.fleet.clusters import Answer
 from upgrader.fleet.coordinator import Coordinator
@@ -62,6 +62,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(files, "system_clock", lambda: clock)
     monkeypatch.setattr(use_cases, "ask_cluster", lambda kubeconfig: Answer(uids[server_of(kubeconfig)], TARGET))
     monkeypatch.setattr(use_cases, "own_pins", lambda: PINS)
+    monkeypatch.setattr(
+        clusters, "ask_traits", lambda kubeconfig: ("CNI calico" if server_of(kubeconfig) == "a" else "CNI cilium",)
+    )
     monkeypatch.setattr(LocalExecutor, "start", lambda *_: None)
     monkeypatch.setattr(LocalExecutor, "running", lambda *_: False)
     monkeypatch.setattr(LocalExecutor, "end", lambda *_: CommandEnd(3, "", "Blocked", "etcd has an alarm"))
@@ -147,6 +150,7 @@ def test_plan_shows_classes_and_names_what_is_blocked(folder: Path, monkeypatch:
     monkeypatch.setattr(upgrade, "plan_upgrade", lambda *_, **__: SimpleNamespace(document=document()))
     shown = fleet(folder, "plan")
     assert shown.exit_code == 0 and "to v1.37.1: 3 clusters in 2 stages" in shown.stdout
+    assert "b, c: CNI cilium" in shown.stdout and "calico" not in shown.stdout, "what the canary hasn't tried is named"
 
 
 def test_plan_runs_no_command_that_was_not_approved(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from upgrader.app.plan_refusal import plan_refusal
 from upgrader.errors import ApiUnavailable
 from upgrader.fleet.model import Fleet
 from upgrader.fleet.outcomes import command_end, result_of
-from upgrader.fleet.plans import SharedCause, plan_fleet, shared_causes
+from upgrader.fleet.plans import PlannedCluster, SharedCause, plan_fleet, shared_causes
 from upgrader.fleet.reading import read_fleet
 from upgrader.fleet.state import CampaignState, ClusterState
 from upgrader.model.finding import Finding
@@ -49,10 +49,10 @@ def test_equal_plans_are_one_class_and_so_are_equal_problems(fleet: Fleet) -> No
     """The largest class comes first; a cluster that can't be planned is blocked, with its reason."""
     told: list[str] = []
 
-    def plan(folder: Path, target: KubernetesVersion) -> PlanDocument:
+    def plan(folder: Path, target: KubernetesVersion) -> PlannedCluster:
         if folder.name == "us":
             raise ApiUnavailable("cannot connect to 10.0.0.3")
-        return document()
+        return PlannedCluster(document())
 
     first, second = plan_fleet(fleet, plan, told.append).classes
     assert (first.clusters, first.stages, first.problem) == (("eu-1", "eu-10"), ("canary", "production"), "")
@@ -64,14 +64,18 @@ def test_equal_plans_are_one_class_and_so_are_equal_problems(fleet: Fleet) -> No
 
 def test_plans_that_change_something_else_are_two_classes(fleet: Fleet) -> None:
     """A cluster whose plan has another step is told apart from the others."""
-    planned = plan_fleet(fleet, lambda folder, _: document("db" if folder.name == "eu-1" else "web"), lambda _: None)
+
+    def plan(folder: Path, target: KubernetesVersion) -> PlannedCluster:
+        return PlannedCluster(document("db" if folder.name == "eu-1" else "web"))
+
+    planned = plan_fleet(fleet, plan, lambda _: None)
     assert [each.clusters for each in planned.classes] == [("eu-10", "us"), ("eu-1",)]
 
 
 def test_clusters_that_fail_in_the_same_way_are_one_class(fleet: Fleet) -> None:
     """Their names and addresses are what tells their messages apart, and no reason."""
 
-    def plan(folder: Path, target: KubernetesVersion) -> PlanDocument:
+    def plan(folder: Path, target: KubernetesVersion) -> PlannedCluster:
         raise ApiUnavailable(f"{folder.name}: cannot connect to 10.0.0.{len(folder.name)}")
 
     (only,) = plan_fleet(fleet, plan, lambda _: None).classes
@@ -79,27 +83,38 @@ def test_clusters_that_fail_in_the_same_way_are_one_class(fleet: Fleet) -> None:
 
 
 def test_what_no_earlier_stage_has_is_named(fleet: Fleet) -> None:
-    """A label, a step or a finding that only a later stage has was tried on no canary; the canary's own is no news."""
+    """A label, a step, a finding or a CNI plugin that only a later stage has was tried on no canary; the canary's own
+    is no news. What isn't known of a cluster may be anything, also where the canary's isn't known.
+    """
     labels = {**fleet.by_name["us"].labels, "os": "flatcar"}
     clusters = tuple(replace(each, labels=labels) if each.name == "us" else each for each in fleet.clusters)
     fleet = replace(fleet, clusters=clusters)
-    planned = plan_fleet(fleet, lambda folder, _: document("db" if folder.name == "us" else "web"), lambda _: None)
+
+    def plan(folder: Path, target: KubernetesVersion) -> PlannedCluster:
+        other = folder.name == "us"
+        live = ("CNI cilium v1.16.1" if other else "CNI calico-node v3.28.0", "unknown kube-proxy mode: forbidden")
+        return PlannedCluster(document("db" if other else "web"), live)
+
+    planned = plan_fleet(fleet, plan, lambda _: None)
     found = {each.trait: (each.stage, each.clusters) for each in planned.new}
     assert found["label os=flatcar"] == ("production", ("us",))
     assert "step db (release, undo: rollback)" in found and "Deployment db: changed" in found
+    assert found["CNI cilium v1.16.1"] == ("production", ("us",)) and "CNI calico-node v3.28.0" not in found
+    assert found["unknown kube-proxy mode: forbidden"] == ("production", ("eu-10", "us"))
     assert not any("ring" in trait or "eu-" in trait or "web" in trait for trait in found)
     shown = StringIO()
     print_new_traits(planned.new, shown)
-    assert "new in stage production, in no earlier stage:" in shown.getvalue() and "us: " in shown.getvalue()
+    assert "new in stage production, in no earlier stage:" in shown.getvalue()
+    assert "us: label os=flatcar, CNI cilium v1.16.1, " in shown.getvalue(), "however many traits its plan has"
 
 
 @pytest.mark.parametrize("id_", ["missing", "damaged", "stale", "old", "used"])
 def test_clusters_without_a_rehearsal_are_named(fleet: Fleet, id_: str) -> None:
     """Those whose plan has a finding that one is missing, with the command; not one whose rehearsal is relied on."""
 
-    def plan(folder: Path, target: KubernetesVersion) -> PlanDocument:
+    def plan(folder: Path, target: KubernetesVersion) -> PlannedCluster:
         found = (Finding(f"rehearsal.{id_}", "error", "…"),) if folder.name == "us" else ()
-        return replace(document(), findings=found)
+        return PlannedCluster(replace(document(), findings=found))
 
     planned, shown = plan_fleet(fleet, plan, lambda _: None), StringIO()
     assert planned.unrehearsed == (() if id_ == "used" else ("us",))
@@ -111,13 +126,13 @@ def test_clusters_without_a_rehearsal_are_named(fleet: Fleet, id_: str) -> None:
 def test_secret_of_one_cluster_is_masked_in_its_plan_only(fleet: Fleet) -> None:
     """A team may have chosen a word as its password that all other plans need."""
 
-    def plan(folder: Path, target: KubernetesVersion) -> PlanDocument:
+    def plan(folder: Path, target: KubernetesVersion) -> PlannedCluster:
         if folder.name == "eu-1":
             KNOWN.learn(["production-web"])
         if folder.name == "us":
             KNOWN.learn(["unreachable"])
             raise ApiUnavailable("it is unreachable, and has production-web")
-        return document("production-web")
+        return PlannedCluster(document("production-web"))
 
     planned = plan_fleet(fleet, plan, lambda _: None)
     plans = {each.clusters: (each.plan.steps[0].name if each.plan else each.problem) for each in planned.classes}
@@ -130,10 +145,10 @@ def test_secret_of_one_cluster_is_masked_in_its_plan_only(fleet: Fleet) -> None:
 def test_clusters_that_are_alike_have_no_new_traits(fleet: Fleet) -> None:
     """Nor has one that can't be planned: that is said anyway."""
 
-    def plan(folder: Path, target: KubernetesVersion) -> PlanDocument:
+    def plan(folder: Path, target: KubernetesVersion) -> PlannedCluster:
         if folder.name == "us":
             raise ApiUnavailable("cannot connect")
-        return document()
+        return PlannedCluster(document())
 
     assert plan_fleet(fleet, plan, lambda _: None).new == ()
 
@@ -157,14 +172,14 @@ def test_waiting_clusters_that_share_a_cause(fleet: Fleet, tmp_path: Path) -> No
     waiting = {name: ClusterState(name) for name in ("eu-10", "us")}
     state = CampaignState(clusters={"eu-1": ClusterState("eu-1", "blocked", cause=cause), **waiting})
 
-    def plan(folder: Path, target: KubernetesVersion) -> PlanDocument:
+    def plan(folder: Path, target: KubernetesVersion) -> PlannedCluster:
         if folder.name == "us":
             raise ApiUnavailable("cannot connect to 10.0.0.3")
-        return alarmed(folder.name)
+        return PlannedCluster(alarmed(folder.name))
 
     shared = shared_causes(plan_fleet(fleet, plan, lambda _: None), state)
     assert shared == (SharedCause(cause, ("eu-1",), ("eu-10",)),)
     out = StringIO()
     print_shared(shared, out)
     assert "eu-10 would fail as eu-1 did: Blocked: a check blocks the run" in " ".join(out.getvalue().split())
-    assert shared_causes(plan_fleet(fleet, lambda *_: document(), lambda _: None), state) == ()
+    assert shared_causes(plan_fleet(fleet, lambda *_: PlannedCluster(document()), lambda _: None), state) == ()

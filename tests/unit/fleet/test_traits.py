@@ -1,0 +1,134 @@
+"""What clusters are made of, and which of it no earlier stage has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from testkit.fakes.kube import FakeKube
+from upgrader.errors import ApiError, ApiUnavailable
+from upgrader.fleet.cluster_traits import UNKNOWN, cluster_traits
+from upgrader.fleet.model import Fleet, FleetCluster, Stage
+from upgrader.fleet.selectors import Requirement, Selector
+from upgrader.fleet.traits import new_traits
+from upgrader.gates.kubernetes_kinds import CONFIG_MAPS, NODES, WORKLOADS
+from upgrader.model.health_before import IntOrPercent
+from upgrader.model.version import KubernetesVersion
+from upgrader.ports import Kind
+
+DAEMON_SETS = WORKLOADS["DaemonSet"]
+_TRAITS = ("CNI x", "CNI y", "kube-proxy mode ipvs", "unknown kube-proxy mode: forbidden")
+
+
+def put_node(kube: FakeKube, name: str, system: str, runtime: str) -> None:
+    kube.put(
+        NODES,
+        {"metadata": {"name": name}, "status": {"nodeInfo": {"osImage": system, "containerRuntimeVersion": runtime}}},
+    )
+
+
+def put_daemon_set(kube: FakeKube, name: str, image: str, *folders: str, namespace: str = "kube-system") -> None:
+    volumes: list[dict[str, Any]] = [{"name": "logs", "emptyDir": {}}]
+    volumes += [{"name": str(number), "hostPath": {"path": each}} for number, each in enumerate(folders)]
+    pod = {"containers": [{"name": name, "image": image}], "volumes": volumes}
+    kube.put(DAEMON_SETS, {"metadata": {"name": name}, "spec": {"template": {"spec": pod}}}, namespace)
+
+
+def put_proxy(kube: FakeKube, config: str | None) -> None:
+    put_daemon_set(kube, "kube-proxy", "registry.k8s.io/kube-proxy:v1.36.3", "/lib/modules", "/run/xtables.lock")
+    if config is not None:
+        kube.put(CONFIG_MAPS, {"metadata": {"name": "kube-proxy"}, "data": {"config.conf": config}}, "kube-system")
+
+
+def test_nodes_of_several_kinds() -> None:
+    """Each operating system and each container runtime with its version, once; a node that never reported has none."""
+    kube = FakeKube()
+    put_node(kube, "c1", "Debian GNU/Linux 12 (bookworm)", "containerd://1.7.22")
+    put_node(kube, "w1", "Debian GNU/Linux 12 (bookworm)", "containerd://2.1.4")
+    kube.put(NODES, {"metadata": {"name": "w2"}})
+    assert cluster_traits(kube) == {
+        "operating system Debian GNU/Linux 12 (bookworm)",
+        "container runtime containerd://1.7.22",
+        "container runtime containerd://2.1.4",
+        "CNI without a DaemonSet",
+        "no kube-proxy",
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "image", "folder", "trait"),
+    [
+        ("cilium", "quay.io/cilium/cilium:v1.16.1@sha256:0123", "/etc/cni/net.d", "CNI cilium v1.16.1"),
+        ("calico-node", "mirror.example.com:5000/calico/node:v3.28.0", "/opt/cni/bin", "CNI calico-node v3.28.0"),
+        ("kube-flannel-ds", "mirror.example.com:5000/flannel@sha256:0123", "/etc/cni/net.d", "CNI kube-flannel-ds"),
+        ("x", "x:1", "/var/lib/rancher/k3s/agent/etc/cni/net.d", "CNI x 1"),
+        ("x", "x:1", "/var/snap/microk8s/current/args/cni-network", "CNI x 1"),
+        ("x", "x:1", "/var/lib/cninja", "CNI without a DaemonSet"),
+    ],
+)
+def test_plugins_by_what_they_install(name: str, image: str, folder: str, trait: str) -> None:
+    """In whatever namespace, and from whatever registry: who mounts the folders of CNI installs a plugin."""
+    kube = FakeKube()
+    put_daemon_set(kube, name, image, "/run", folder, namespace="network")
+    assert {each for each in cluster_traits(kube) if each.startswith("CNI")} == {trait}
+
+
+@pytest.mark.parametrize(
+    ("config", "trait"),
+    [
+        ("mode: ipvs", "kube-proxy mode ipvs"),
+        ('mode: ""', "kube-proxy mode default"),
+        ("mode: [", "unknown kube-proxy mode: ConfigMap kube-system/kube-proxy has no readable config.conf"),
+        (None, "unknown kube-proxy mode: ConfigMap kube-system/kube-proxy has no readable config.conf"),
+    ],
+)
+def test_how_kube_proxy_works(config: str | None, trait: str) -> None:
+    """By its ConfigMap, as long as it runs: where Cilium has taken its place, that may be left."""
+    kube = FakeKube()
+    put_proxy(kube, config)
+    assert trait in cluster_traits(kube)
+    kube.delete(DAEMON_SETS, "kube-proxy", "kube-system")
+    assert trait not in cluster_traits(kube) and "no kube-proxy" in cluster_traits(kube)
+
+
+def test_what_may_not_be_read_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A right that the credentials lack leaves that one unknown; a cluster that doesn't answer has no traits at all."""
+    kube, each, refusal = FakeKube(), FakeKube.each, ApiError("list daemonsets: forbidden")
+    refusal.status = 403
+    put_node(kube, "c1", "Debian", "containerd://2.1.4")
+
+    def forbidden(self: FakeKube, kind: Kind, *arguments: Any, **options: Any) -> Any:
+        if kind == DAEMON_SETS:
+            raise refusal
+        return each(self, kind, *arguments, **options)
+
+    monkeypatch.setattr(FakeKube, "each", forbidden)
+    found = cluster_traits(kube)
+    assert "unknown CNI plugins: list daemonsets: forbidden" in found and "operating system Debian" in found
+    kube.unavailable = True
+    with pytest.raises(ApiUnavailable):
+        cluster_traits(kube)
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.frozensets(st.sampled_from(_TRAITS))), min_size=1, max_size=8))
+def test_each_trait_that_no_earlier_stage_has_is_named(found: list[tuple[int, frozenset[str]]]) -> None:
+    """Of any fleet: for each cluster of a later stage, exactly those traits that none of the clusters before it has, or
+    that aren't known.
+    """
+    names = [f"stage-{number}" for number in range(3)]
+    clusters = [
+        FleetCluster(f"cluster-{number}", Path("/x"), f"u{number}", {"ring": names[stage]})
+        for number, (stage, _) in enumerate(found)
+    ]
+    stages = [Stage(name, Selector((Requirement("ring", "In", (name,)),)), IntOrPercent(1)) for name in names]
+    fleet = Fleet(KubernetesVersion.release("v1.37.1"), tuple(stages), tuple(clusters))
+    named = new_traits(fleet, {f"cluster-{number}": traits for number, (_, traits) in enumerate(found)})
+    for number, (stage, traits) in enumerate(found):
+        before = [others for place, others in found if place < stage]
+        expected = {each for each in traits if each.startswith(UNKNOWN) or not any(each in has for has in before)}
+        mine = {each.trait for each in named if f"cluster-{number}" in each.clusters}
+        assert mine == (expected if stage else set())

@@ -1,0 +1,91 @@
+"""What a live cluster is made of, as far as an upgrade may meet it: the operating systems and container runtimes of its
+nodes, its CNI plugins, and how kube-proxy works. The API says all of it; no name of a product is known here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from http import HTTPStatus
+
+from upgrader.errors import ApiError
+from upgrader.gates.kubernetes_kinds import CONFIG_MAPS, NODES, WORKLOADS
+from upgrader.model.config_text import read_config
+from upgrader.ports import LARGE_AT_ONCE, Kube, KubeObject
+
+__all__ = ["UNKNOWN", "cluster_traits"]
+
+UNKNOWN = "unknown "
+"""How a trait begins that can't be read: two clusters that have it need not be alike."""
+
+_SYSTEM, _PROXY = "kube-system", "kube-proxy"
+_DAEMON_SETS = WORKLOADS["DaemonSet"]
+_NODE_INFO = {"osImage": "operating system", "containerRuntimeVersion": "container runtime"}
+_CNI_FOLDER = re.compile(r"/cni(?=[/-]|$)")
+"""`/etc/cni/net.d`, `/opt/cni/bin`, and where distributions have those two: who installs a plugin mounts them."""
+
+
+def cluster_traits(kube: Kube) -> frozenset[str]:
+    """Such as `operating system Ubuntu 24.04.1 LTS`, `container runtime containerd://1.7.22`, `CNI cilium v1.16.1`,
+    `kube-proxy mode ipvs`. What the credentials may not read begins with `UNKNOWN`. Raises ApiError.
+    """
+    return frozenset(
+        (
+            *_read("operating systems and container runtimes", lambda: _of_nodes(kube)),
+            *_read("CNI plugins", lambda: _of_plugins(kube)),
+            *_read("kube-proxy mode", lambda: _of_proxy(kube)),
+        )
+    )
+
+
+def _read(what: str, question: Callable[[], Iterator[str]]) -> tuple[str, ...]:
+    try:
+        return tuple(question())
+    except ApiError as error:
+        if error.status != HTTPStatus.FORBIDDEN:
+            raise
+        return (f"{UNKNOWN}{what}: {error.message}",)
+
+
+def _of_nodes(kube: Kube) -> Iterator[str]:
+    for node in kube.each(NODES):
+        info = (node.get("status") or {}).get("nodeInfo") or {}
+        # A kubelet that has never reported has neither: there is no node yet that could be like another cluster's.
+        yield from (f"{what} {info[key]}" for key, what in _NODE_INFO.items() if info.get(key))
+
+
+def _of_plugins(kube: Kube) -> Iterator[str]:
+    found = [item for item in kube.each(_DAEMON_SETS, at_once=LARGE_AT_ONCE) if _installs_plugin(item)]
+    yield from (f"CNI {_plugin(item)}" for item in found)
+    if not found:
+        yield "CNI without a DaemonSet"
+
+
+def _installs_plugin(daemon_set: KubeObject) -> bool:
+    folders = (volume.get("hostPath") or {} for volume in _pod(daemon_set).get("volumes") or ())
+    return any(_CNI_FOLDER.search(str(folder.get("path") or "")) for folder in folders)
+
+
+def _plugin(daemon_set: KubeObject) -> str:
+    """Its name, and the tag of its first image; not the registry and the digest, which a mirror changes."""
+    image = str(_pod(daemon_set)["containers"][0]["image"])
+    tag = image.partition("@")[0].rpartition("/")[2].partition(":")[2]
+    return f"{daemon_set['metadata']['name']} {tag}".strip()
+
+
+def _pod(daemon_set: KubeObject) -> KubeObject:
+    pod: KubeObject = daemon_set["spec"]["template"]["spec"]
+    return pod
+
+
+def _of_proxy(kube: Kube) -> Iterator[str]:
+    if kube.get(_DAEMON_SETS, _PROXY, _SYSTEM) is None:
+        yield f"no {_PROXY}"  # its ConfigMap may be left, as where Cilium has taken its place
+        return
+    found = kube.get(CONFIG_MAPS, _PROXY, _SYSTEM) or {}
+    try:
+        mode = read_config((found.get("data") or {})["config.conf"]).get("mode") or "default"
+    except (KeyError, ValueError):
+        yield f"{UNKNOWN}{_PROXY} mode: ConfigMap {_SYSTEM}/{_PROXY} has no readable config.conf"
+    else:
+        yield f"{_PROXY} mode {mode}"
