@@ -28,6 +28,7 @@ from upgrader.fleet.events import (
     ClusterStarting,
     Paused,
     Pins,
+    RequestsCounted,
     RetryRequested,
     SoakChecked,
     StageApproved,
@@ -76,12 +77,19 @@ class _Book:
     worked: float = 0.0
     ended: datetime | None = None
     soaked: datetime | None = None
+    counted: int = 0
+    """Of how many of its API servers it is known what they have answered before the soak."""
     interruptions: int = 0
     cause: str = ""
     problem: str = ""
     problem_since: datetime | None = None
     due: datetime | None = None
     """Before this time, an interrupted run isn't tried again."""
+
+    def lacks_counts(self, now: datetime) -> bool:
+        """Whether it is still asked through API servers that were not asked: within an hour, or none was."""
+        assert self.ended is not None, "it has ended"
+        return self.counted == 0 or (self.counted == 1 and now - self.ended < timedelta(hours=1))
 
 
 @dataclass
@@ -99,7 +107,7 @@ class _Oracle:
         self.may_begin(name, now, resume=resume)
         book = self.books[name]
         book.worked = book.worked if resume else 0.0
-        book.status, book.halfway, book.soaked, book.due = "running", resume, None, None
+        book.status, book.halfway, book.soaked, book.due, book.counted = "running", resume, None, None, 0
 
     def held_back(self, name: str, now: datetime) -> bool:
         """Whether this cluster could begin now, or go on."""
@@ -172,7 +180,7 @@ class _Oracle:
             raise Broken(f"stage {stage.name} wasn't complete")
         if all(each.status != "ok" for each in mine):
             raise Broken(f"stage {stage.name} has no success")
-        if not stage.soak_seconds:
+        if not stage.soak_seconds and not stage.soak_requests:
             return
         over = max(each.ended for each in mine if each.ended and each.status != "skipped")
         over += timedelta(seconds=stage.soak_seconds)
@@ -348,6 +356,7 @@ class _Play:
                 raise Broken(f"{name} doesn't answer, and wasn't left out: {decision.waits.get(name)}")
             if not decision.skips and self.oracle.held_back(name, self.now):
                 raise Broken(f"{name} could begin, and was held back: {decision.waits.get(name)}")
+        self._count(decision)
         for name in decision.soaks:
             if self.dice.random() < self.answered:
                 self.tell(SoakChecked(name, passed=True))
@@ -357,6 +366,17 @@ class _Play:
         self._persons_are_needed(self._decide())
         self._nobody_is_forgotten(decision)
         return decision
+
+    def _count(self, decision: Decision) -> None:
+        """Clusters that soak by requests say what they have answered before: at least one of two API servers each."""
+        for name, book in self.oracle.books.items():
+            needed = self.fleet.stages[book.stage].soak_requests and book.status == "ok" and not book.soaked
+            if (name in decision.counts) != bool(needed and book.lacks_counts(self.now)):
+                raise Broken(f"{name} has {book.counted} counts, and the decision is {decision.counts}")
+        for name in decision.counts:
+            if self.dice.random() < self.answered:
+                self.oracle.books[name].counted += 1
+                self.tell(RequestsCounted(name, str(self.oracle.books[name].counted), 5, 2))
 
     def _nobody_is_forgotten(self, decision: Decision) -> None:
         """A cluster that isn't begun waits for something, or its stage does; a wait with a time is for the future."""
@@ -503,6 +523,7 @@ def _fleet(dice: random.Random) -> Fleet:
             OnUnreachable(dice.choice([600.0, 48 * 3600.0]), dice.choice(["skip", "stop"])),
             approval=dice.random() < 0.3,
             soak_seconds=dice.choice([0.0, 600.0, 24 * 3600.0]),
+            soak_requests=dice.choice([0, 0, 1000]),
         )
         for ring in rings
     )

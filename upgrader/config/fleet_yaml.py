@@ -62,10 +62,11 @@ class SoakSection(Section):
     min_requests: int = Field(
         0,
         ge=0,
-        description="How many requests for objects the API server of each upgraded cluster must then have answered, by "
-        "its own metrics, since its process has started, which an upgrade restarts. Not counted: 401, 403, 429 and "
-        "5xx, watches and connections, Leases, probes. Its metrics don't tell users from controllers and kubelets, "
-        "which also ask in an idle cluster. With several controllers, the one that answers is asked.",
+        description="How many requests for objects an API server of each upgraded cluster must have answered since the "
+        "cluster's run ended, by its own metrics. Not counted: 401, 403, 429 and 5xx, watches and connections, Leases, "
+        "probes. Its metrics don't tell users from controllers and kubelets, which also ask in an idle cluster. With "
+        "several controllers, one that answers is asked; if it wasn't asked within an hour of the run's end, and has "
+        "not restarted since, it counts from when it is.",
         examples=[10000],
     )
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from upgrader.app.observe_cluster import server_version
@@ -19,12 +20,13 @@ from upgrader.engine.journal.atomic import write_atomic
 from upgrader.errors import ApiError, UsageError
 from upgrader.fleet.cluster_traits import cluster_traits
 from upgrader.fleet.model import FleetCluster
-from upgrader.gates.continuity.server_metrics import answered
-from upgrader.gates.kubernetes_kinds import NAMESPACES
+from upgrader.gates.continuity.server_metrics import answered, parse
+from upgrader.gates.kubernetes_kinds import ENDPOINT_SLICES, NAMESPACES
 from upgrader.model.version import KubernetesVersion
 
 __all__ = [
     "Answer",
+    "Answered",
     "ask_cluster",
     "ask_traits",
     "keep_kubeconfig",
@@ -73,14 +75,35 @@ def ask_traits(kubeconfig: Path) -> tuple[str, ...]:
         return tuple(sorted(cluster_traits(kube)))
 
 
-def requests_answered(kubeconfig: Path) -> int:
+@dataclass(frozen=True)
+class Answered:
+    """How many requests one of a cluster's API servers has answered."""
+
+    server: str
+    """As in `RequestsCounted`."""
+    requests: int
+    servers: int = 1
+    """How many the cluster has."""
+
+    def started_after(self, time: datetime) -> bool:
+        """Whether its process has started since, if its clock is right."""
+        return float(self.server) >= time.timestamp()
+
+
+def requests_answered(kubeconfig: Path) -> Answered:
     """How many requests for objects the API server that a kubeconfig leads to has answered since it started, as it
-    says; see `answered`. Raises ApiError, also if it doesn't say, and UsageError for a kubeconfig that is wrong.
+    says; see `answered`. A cluster whose API servers aren't listed has one. Raises ApiError, also if it doesn't say,
+    and UsageError for a kubeconfig that is wrong.
     """
     with open_api(kubeconfig, _SECONDS) as kube:
         said = kube.raw("/metrics")
+        slices = kube.list(ENDPOINT_SLICES, "default", labels="kubernetes.io/service-name=kubernetes")
+    ends = (each for item in slices for each in item.get("endpoints") or ())
+    addresses = {address for each in ends for address in each.get("addresses") or ()}
     try:
-        return int(answered(said))
+        started = parse(said).start
+        float(started)
+        return Answered(started, int(answered(said)), max(len(addresses), 1))
     except (ValueError, OverflowError) as error:
         raise ApiError(f"the metrics of kube-apiserver can't be read: {error}") from error
 

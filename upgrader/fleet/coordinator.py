@@ -30,6 +30,7 @@ from upgrader.fleet.events import (
     ClusterStarting,
     Pins,
     Problem,
+    RequestsCounted,
     SoakChecked,
 )
 from upgrader.fleet.inputs import Inputs, pins_differ
@@ -176,7 +177,7 @@ class Coordinator:
         ended = decision.done and state.ended is None
         if ended:
             self.journal.emit(CampaignEnded(self.campaign.name))
-        soaks = decision.soaks
+        soaks, counts = decision.soaks, decision.counts
         decided, stopped, news = self.clock.monotonic(), False, False
         skips = {each.cluster: each for each in decision.skips}
         starts = {each.cluster: each for each in decision.starts}
@@ -196,7 +197,9 @@ class Coordinator:
                 if found.problem or (not stopped and starts[name] in decision.starts):
                     self._start(starts[name], cluster, found)
             elif name in soaks:
-                news |= self._soak(cluster, found)
+                news |= self._counted(cluster, found) | self._soak(cluster, found)
+            elif name in counts:
+                news |= self._counted(cluster, found)
             else:
                 news |= self._found(cluster, found.problem, found.reason)
         return bool(skips or starts or ended or news)
@@ -208,9 +211,10 @@ class Coordinator:
             asked[start.cluster] = self._question(state.clusters[start.cluster], resume=start.resume)
         for skip in decision.skips:
             asked[skip.cluster] = self._question(state.clusters[skip.cluster])
-        for name in sorted((*decision.checks, *decision.soaks), key=lambda name: self._asked.get(name, 0.0)):
+        soaks = (*decision.soaks, *decision.counts)
+        for name in sorted((*decision.checks, *soaks), key=lambda name: self._asked.get(name, 0.0)):
             if name not in asked and self._due(name):
-                each, soak = state.clusters[name], name in decision.soaks
+                each, soak = state.clusters[name], name in soaks
                 asked[name] = self._of_soak(each) if soak else self._question(each, resume=each.active)
         return asked
 
@@ -220,9 +224,7 @@ class Coordinator:
 
     def _of_soak(self, each: ClusterState) -> Callable[[], Found]:
         requests = self.fleet.stage_of[each.name].soak_requests
-        return partial(
-            self.questions.after_soak, self.fleet.by_name[each.name], each.digest, self.fleet.target, requests
-        )
+        return partial(self.questions.after_soak, self.fleet.by_name[each.name], each, self.fleet.target, requests)
 
     def _holds(self, state: CampaignState, start: Start) -> bool:
         held = self._held(state)
@@ -414,6 +416,13 @@ class Coordinator:
             run = state.run if start.resume else ""
             cause = cause_of("", error.message, cluster.name)
             self._end(state, number, Result("interrupted", run, cause, error.message, start.resume), 0.0)
+
+    def _counted(self, state: ClusterState, found: Found) -> bool:
+        """Write down how many requests don't count for a cluster's soak; whether that is news."""
+        if (counted := found.counted) is None:
+            return False
+        self.journal.emit(RequestsCounted(state.name, counted.server, counted.requests, counted.servers))
+        return True
 
     def _soak(self, state: ClusterState, found: Found) -> bool:
         """Write down what a cluster is like at the end of its stage's soak; whether there is anything new."""

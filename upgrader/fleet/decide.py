@@ -43,7 +43,9 @@ __all__ = [
 RETRY_SECONDS = 60.0
 """Before the first retry of an interrupted run; twice as long before each further one."""
 ANSWER_SECONDS = 3600.0
-"""How long clusters are asked again at the end of a soak, before a person has to look."""
+"""How long clusters are asked again at the end of a soak, before a person has to look; and after a run, for the
+requests that all of its API servers have answered by then.
+"""
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,8 @@ class Decision:
     """Clusters to ask again: their API didn't answer, or they aren't as they should be."""
     soaks: tuple[str, ...] = ()
     """Clusters to ask whether they are as a soak should leave them."""
+    counts: tuple[str, ...] = ()
+    """Clusters to ask how many requests they have answered before their soak."""
     skips: tuple[Skip, ...] = ()
     waits: dict[str, Wait] = field(default_factory=dict)
     """By the cluster's name."""
@@ -194,6 +198,7 @@ class _Deciding:
             tuple(self.starts),
             tuple(self.checks),
             tuple(self.soaks),
+            tuple(each.name for each in self.fleet.clusters if self._uncounted(self._of(each))),
             tuple(self.skips),
             self.waits,
             self.stages,
@@ -359,6 +364,16 @@ class _Deciding:
         if self.running[stage.name] >= most:
             return Wait(f"its turn: {most} at once (maxConcurrency {stage.max_concurrency})")
         return None
+
+    def _uncounted(self, each: ClusterState) -> bool:
+        """Whether it soaks, and isn't known to have been asked through each of its API servers. Behind a load balancer,
+        another one may answer the next time, or always the same one.
+        """
+        if each.phase != "succeeded" or each.soaked or not self.fleet.stage_of[each.name].soak_requests:
+            return False
+        assert each.since is not None, "it has ended"
+        asked_on = self.now < each.since + timedelta(seconds=ANSWER_SECONDS)
+        return not each.counted or (asked_on and len(each.counted) < each.servers)
 
     def _soaking(self, stage: Stage) -> Wait | None:
         """What a complete stage still waits for before the next one begins."""

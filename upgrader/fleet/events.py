@@ -28,6 +28,7 @@ __all__ = [
     "Pins",
     "Problem",
     "Request",
+    "RequestsCounted",
     "RetryRequested",
     "SoakChecked",
     "StageApproved",
@@ -141,6 +142,18 @@ class SoakChecked:
 
 
 @dataclass(frozen=True)
+class RequestsCounted:
+    """How many requests an API server of an upgraded cluster had answered by then: its soak needs others."""
+
+    cluster: str
+    server: str
+    """When its process started, in seconds since 1970 by its own clock: no two of a cluster have the same."""
+    requests: int
+    servers: int
+    """How many API servers the cluster has."""
+
+
+@dataclass(frozen=True)
 class StageApproved:
     """A person approved a stage."""
 
@@ -223,6 +236,7 @@ CampaignEvent = (
     | ClusterStarting
     | ClusterEnded
     | SoakChecked
+    | RequestsCounted
     | Request
     | CampaignEnded
 )

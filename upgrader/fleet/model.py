@@ -62,7 +62,7 @@ class Stage:
     soak_seconds: float = 0.0
     """How long its clusters must have run at the target before the next stage; 0: it isn't waited for."""
     soak_requests: int = 0
-    """How many requests for objects each of them must have answered by then, since its API server has started."""
+    """How many requests for objects each of them must have answered by then, since its run ended."""
 
 
 @dataclass(frozen=True)

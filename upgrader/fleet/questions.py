@@ -11,12 +11,13 @@ from upgrader.config.used_kubeconfig import UsedKubeconfig
 from upgrader.config.yaml_document import shown
 from upgrader.engine.history.journal_in_secrets import secret_name
 from upgrader.errors import ApiError, UpgraderError, UsageError
-from upgrader.fleet.clusters import Answer, other_cluster, private_kubeconfig, requests_answered
+from upgrader.fleet.clusters import Answer, Answered, other_cluster, private_kubeconfig, requests_answered
 from upgrader.fleet.events import Problem
 from upgrader.fleet.inputs import Inputs, folder_digest, folder_place, inputs_of, kubeconfig_of
 from upgrader.fleet.model import FleetCluster
 from upgrader.fleet.open_runs import open_run
 from upgrader.fleet.rehearsals import unrehearsed
+from upgrader.fleet.state import ClusterState
 from upgrader.fleet.unread import Unread
 from upgrader.model.redaction.known_secrets import KNOWN
 from upgrader.model.version import KubernetesVersion
@@ -46,6 +47,8 @@ class Found:
     """Why it isn't begun, or, at the end of a soak, why that hasn't passed; "": nothing is wrong."""
     kubeconfig: UsedKubeconfig | None = None
     """What leads to it, if nothing is wrong, or only its API doesn't answer."""
+    counted: Answered | None = None
+    """At the end of a soak, or before it: what doesn't count of the API server that was asked, if that is news."""
 
 
 class _Wrong(Exception):
@@ -70,7 +73,7 @@ class Questions:
     clock: Clock
     """By which the age of a rehearsal is told."""
     fetch: Fetch = at_home
-    requests: Callable[[Path], int] = requests_answered
+    requests: Callable[[Path], Answered] = requests_answered
     """Asks the cluster that a kubeconfig leads to for the requests that it has answered."""
 
     def before(self, cluster: FleetCluster, digest: str, target: KubernetesVersion) -> Found:
@@ -84,9 +87,9 @@ class Questions:
         found = self._found(lambda: self._identified(cluster, self._as_approved(cluster, digest), digest, None))
         return Found(kubeconfig=found.kubeconfig) if found.problem in ("unreachable", "journals") else found
 
-    def after_soak(self, cluster: FleetCluster, digest: str, target: KubernetesVersion, requests: int) -> Found:
-        """Why a cluster isn't as a soak should leave it; it should have answered so many requests."""
-        return self._found(lambda: self._at_target(cluster, Inputs.parse(digest), target, requests))
+    def after_soak(self, cluster: FleetCluster, state: ClusterState, target: KubernetesVersion, requests: int) -> Found:
+        """Why a cluster isn't as a soak should leave it; it should have answered so many requests since its run."""
+        return self._found(lambda: self._at_target(cluster, state, target, requests))
 
     def moved(self, cluster: FleetCluster, digest: str) -> str:
         """Why nothing may be read from a cluster folder: a link now leads to another one. "": it is where it was."""
@@ -178,19 +181,29 @@ class Questions:
             return Found("rehearsal", why)
         return Found(kubeconfig=used)
 
-    def _at_target(self, cluster: FleetCluster, approved: Inputs, target: KubernetesVersion, requests: int) -> Found:
-        used = self._kubeconfig(cluster, approved)
+    def _at_target(self, cluster: FleetCluster, state: ClusterState, target: KubernetesVersion, requests: int) -> Found:
+        used = self._kubeconfig(cluster, Inputs.parse(state.digest))
         answer = self._answer(used)
         if answer.uid != cluster.uid or answer.version != target:
             said = f"it answers with {answer.version} and the UID {answer.uid}; expected {target} and {cluster.uid}"
             return Found("identity", said)
-        if requests and self._requests(used) < requests:
-            return Found("identity", f"fewer than {requests} requests were answered since its API server has started")
-        return Found()
+        return self._used(used, state, requests) if requests else Found()
 
-    def _requests(self, used: UsedKubeconfig) -> int:
+    def _used(self, used: UsedKubeconfig, state: ClusterState, requests: int) -> Found:
+        """Whether an API server has answered so many requests since the cluster's run. One that was not asked then, and
+        is older, counts from now on.
+        """
+        assert state.since is not None, "its run has ended"
         with private_kubeconfig(used) as kubeconfig:
-            return self.requests(kubeconfig)
+            now = self.requests(kubeconfig)
+        before, news = state.counted.get(now.server), None
+        if before is None:
+            news = replace(now, requests=0) if now.started_after(state.since) else now
+            before = news.requests
+        if now.requests - before >= requests:
+            return Found(counted=news)
+        reason = f"fewer than {requests} requests are known to have been answered since its run ended"
+        return Found("identity", reason, counted=news)
 
     def _unread(self, cluster: FleetCluster, used: UsedKubeconfig) -> Unread:
         with private_kubeconfig(used) as kubeconfig:

@@ -23,6 +23,7 @@ from upgrader.fleet.events import (
     Paused,
     Pins,
     Problem,
+    RequestsCounted,
     RetryRequested,
     SoakChecked,
     StageApproved,
@@ -72,6 +73,10 @@ class ClusterState:
     """When it last passed the check at the end of a soak."""
     soak_reason: str = ""
     """Why it didn't pass."""
+    counted: Mapping[str, int] = field(default_factory=dict)
+    """API server, as in `RequestsCounted` → how many of its requests don't count for the soak."""
+    servers: int = 1
+    """How many API servers it has, as far as is known."""
 
     @property
     def active(self) -> bool:
@@ -197,6 +202,7 @@ def _cluster_after(
     | ClusterStarting
     | ClusterEnded
     | SoakChecked
+    | RequestsCounted
     | InputsApproved
     | RetryRequested
     | ClusterSkipped,
@@ -210,7 +216,7 @@ def _cluster_after(
             begun = replace(cluster, phase="running", since=time, attempt=event.attempt, before=event.before)
             if not event.resume:
                 begun = replace(begun, run="", unended=False, worked=0.0)
-            return replace(begun, soaked=None, soak_reason="")
+            return replace(begun, soaked=None, soak_reason="", counted={}, servers=1)
         case ClusterEnded() if cluster.phase == "skipped":
             return replace(cluster, run=event.run, unended=event.open)  # a person has ended it
         case ClusterEnded():
@@ -228,6 +234,9 @@ def _cluster_after(
             )
         case SoakChecked():
             return replace(cluster, soaked=time if event.passed else cluster.soaked, soak_reason=event.reason)
+        case RequestsCounted():
+            counted = {**cluster.counted, event.server: event.requests}
+            return replace(cluster, counted=counted, servers=event.servers)
         case InputsApproved():
             changed = cluster.problem == "changed"
             cleared = replace(cluster, problem="", problem_reason="", problem_since=None) if changed else cluster

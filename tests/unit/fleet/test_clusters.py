@@ -15,7 +15,14 @@ import pytest
 from upgrader.config.used_kubeconfig import UsedKubeconfig
 from upgrader.errors import ApiError
 from upgrader.fleet import clusters
-from upgrader.fleet.clusters import Answer, ask_cluster, private_kubeconfig, remove_left_kubeconfigs, requests_answered
+from upgrader.fleet.clusters import (
+    Answer,
+    Answered,
+    ask_cluster,
+    private_kubeconfig,
+    remove_left_kubeconfigs,
+    requests_answered,
+)
 from upgrader.model.version import KubernetesVersion
 
 TARGET = KubernetesVersion.release("v1.37.1")
@@ -40,17 +47,21 @@ def test_answer_that_is_none(said: Any, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_requests_that_were_answered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As kube-apiserver's own metrics have them; half a line is no number."""
+    """As kube-apiserver's own metrics have them; half a line is no number, and without the time at which the process
+    started, the number says nothing.
+    """
     line = 'apiserver_request_total{code="200",resource="pods",verb="GET"} '
-    said = [f"{line}7\n{line}5\n", f"{line}\n", f"{line}+Inf\n"]
+    start = "process_start_time_seconds 1.7e+09\n"
+    said = [f"{start}{line}7\n{line}5\n", f"{start}{line}\n", f"{start}{line}+Inf\n", f"{line}7\n"]
+    servers = [{"endpoints": [{"addresses": ["10.0.0.1"]}, {"addresses": ["10.0.0.2"]}]}, {"endpoints": None}]
 
     @contextmanager
     def open_api(kubeconfig: Path, timeout_seconds: float) -> Iterator[Any]:
-        yield SimpleNamespace(raw=lambda _: said.pop(0))
+        yield SimpleNamespace(raw=lambda _: said.pop(0), list=lambda *_, **__: servers)
 
     monkeypatch.setattr(clusters, "open_api", open_api)
-    assert requests_answered(Path("k")) == 12
-    for _ in range(2):
+    assert requests_answered(Path("k")) == Answered("1.7e+09", 12, 2)
+    for _ in range(3):
         with pytest.raises(ApiError, match="metrics of kube-apiserver can't be read"):
             requests_answered(Path("k"))
 
@@ -78,10 +89,11 @@ def test_requests_that_say_something_of_clients(labels: str, counted: bool, monk
 
     @contextmanager
     def open_api(kubeconfig: Path, timeout_seconds: float) -> Iterator[Any]:
-        yield SimpleNamespace(raw=lambda _: f"apiserver_request_total{{{labels}}} 7\n")
+        said = f"process_start_time_seconds 1\napiserver_request_total{{{labels}}} 7\n"
+        yield SimpleNamespace(raw=lambda _: said, list=lambda *_, **__: ())
 
     monkeypatch.setattr(clusters, "open_api", open_api)
-    assert requests_answered(Path("k")) == (7 if counted else 0)
+    assert requests_answered(Path("k")) == Answered("1", 7 if counted else 0)
 
 
 def test_kubeconfigs_of_killed_processes_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from upgrader.engine.journal import record
 from upgrader.engine.journal.journal_file import JOURNAL, Journal
 from upgrader.errors import ApiError, ApiUnavailable, UsageError
 from upgrader.fleet.campaigns import Campaign, begin, fleet_files, newest_campaign
-from upgrader.fleet.clusters import Answer
+from upgrader.fleet.clusters import Answer, Answered
 from upgrader.fleet.coordinator import LOOK_SECONDS, SILENT_SECONDS, Coordinator
 from upgrader.fleet.decide import Wait
 from upgrader.fleet.events import (
@@ -89,7 +89,7 @@ class Machine:
         """What happens while a cluster is asked."""
         self.at_prepare: dict[str, Callable[[], object]] = {}
         """What happens while what a cluster's run needs is read."""
-        self.answered: int | Exception = 0
+        self.answered: Answered | Exception = Answered("1", 0)
         """How many requests each API server has answered, or why it doesn't say."""
         self.elsewhere: dict[str, str] = {}
         """Cluster → a run of which only the cluster has the journal."""
@@ -112,7 +112,7 @@ class Machine:
             self._ran(folder.name, run, self.elsewhere_ends)
         return self.unread
 
-    def requests(self, _: Path) -> int:
+    def requests(self, _: Path) -> Answered:
         if isinstance(self.answered, Exception):
             raise self.answered
         return self.answered
@@ -371,21 +371,58 @@ def test_soak_is_shut_while_a_cluster_does_not_answer(machine: Machine) -> None:
 
 
 def test_soak_needs_requests(machine: Machine) -> None:
-    """With `minRequests`, time alone ends no soak, and neither do metrics that can't be read: only enough requests."""
+    """With `minRequests`, time alone ends no soak, and neither do metrics that can't be read, nor what was answered
+    before the run's end: only enough requests since. The next coordinator knows what counts.
+    """
     (machine.folder / "fleet.yaml").write_text(FLEET.replace("{for: 3m}", "{for: 3m, minRequests: 1000}"))
     campaign = begun(machine)
     one = coordinator(machine, campaign)
-    look_until(one, lambda state: state.clusters["a"].phase == "succeeded")
+    machine.answered = Answered("1", 50_000)
+    look_until(one, lambda state: bool(state.clusters["a"].counted))
     machine.clock.sleep(200)
-    machine.answered = 999
-    assert "a: fewer than 1000 requests were answered" in one.look()[0].stages["canary"].reason
+    one = coordinator(machine, campaign)
+    machine.answered = Answered("1", 50_999)
+    assert "a: fewer than 1000 requests are known to have been answered" in one.look()[0].stages["canary"].reason
     machine.answered = ApiError("get /metrics: forbidden")
     machine.clock.sleep(61)
     assert "a: get /metrics: forbidden" in one.look()[0].stages["canary"].reason
     assert machine.begun == {"a": 1}
-    machine.answered = 1000
+    machine.answered = Answered("1", 51_000)
     machine.clock.sleep(61)
     assert one.run(lambda *_: None)[0].done
+
+
+@pytest.mark.parametrize(("started", "passes"), [(-1, False), (1, True)], ids=["another", "restarted"])
+def test_soak_by_an_api_server_that_was_not_asked_before(machine: Machine, started: int, passes: bool) -> None:
+    """One whose process has started since the run's end counts as a whole; of an older one, as behind a load balancer,
+    it isn't known what it had answered by then: only what it answers from now on counts.
+    """
+    (machine.folder / "fleet.yaml").write_text(FLEET.replace("{for: 3m}", "{for: 3m, minRequests: 1000}"))
+    campaign = begun(machine)
+    one = coordinator(machine, campaign)
+    state = look_until(one, lambda state: bool(state.clusters["a"].counted))
+    assert state.clusters["a"].since is not None
+    server = str(state.clusters["a"].since.timestamp() + started)
+    machine.answered = Answered(server, 1500, 2)
+    machine.clock.sleep(200)
+    assert ("canary" not in one.look()[0].stages) is passes
+    machine.answered = Answered(server, 2500, 2)
+    machine.clock.sleep(61)
+    assert "canary" not in one.look()[0].stages
+
+
+def test_each_api_server_is_asked_before_the_soak(machine: Machine) -> None:
+    """Behind a load balancer, requests are counted from the run's end for each one that answers within an hour."""
+    (machine.folder / "fleet.yaml").write_text(FLEET.replace("{for: 3m}", "{for: 24h, minRequests: 1000}"))
+    one = coordinator(machine, begun(machine))
+    machine.answered = Answered("1", 50_000, 3)
+    look_until(one, lambda state: bool(state.clusters["a"].counted))
+    machine.answered = Answered("2", 70_000, 3)
+    machine.clock.sleep(61)
+    assert one.look()[1].clusters["a"].counted == {"1": 50_000, "2": 70_000}
+    machine.answered = Answered("3", 90_000, 3)
+    machine.clock.sleep(3600)
+    assert one.look()[1].clusters["a"].counted == {"1": 50_000, "2": 70_000}
 
 
 def test_files_that_change_in_the_middle(machine: Machine) -> None:
