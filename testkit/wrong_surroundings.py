@@ -31,6 +31,7 @@ __all__ = [
     "dying_conversion",
     "self_signed",
     "write_file",
+    "written",
 ]
 
 PKI = "/etc/kubernetes/pki"
@@ -48,6 +49,7 @@ _NAMESPACES = Kind("v1", "namespaces", namespaced=False)
 _ACCOUNTS = Kind("v1", "serviceaccounts")
 _ROLES = Kind("rbac.authorization.k8s.io/v1", "rolebindings")
 _SECRETS = Kind("v1", "secrets")
+_CONFIG_MAPS = Kind("v1", "configmaps")
 _SERVICES = Kind("v1", "services")
 _SLICES = Kind("discovery.k8s.io/v1", "endpointslices")
 _API_SERVICES = Kind("apiregistration.k8s.io/v1", "apiservices", namespaced=False)
@@ -144,6 +146,7 @@ def busy_writers(cluster: LabCluster) -> Iterator[None]:
         for thread in threads:
             thread.start()
         try:
+            until("the writers' first updates", lambda: _all_update(cluster), timeout_seconds=60)
             yield
         finally:
             stop.set()
@@ -278,13 +281,26 @@ def _access(cluster: LabCluster, token: str) -> Access:
         return access_of(Path(file.name))
 
 
+def written(number: int, turn: int) -> tuple[str, str]:
+    """The path and the body of a writer's PATCH. Without a name in it, an object isn't created, and no write waits."""
+    name = f"writer-{number}"
+    manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"turn": str(turn)}}
+    path = f"/api/v1/namespaces/{_NAMESPACE}/configmaps/{name}?fieldManager=writer&force=true"
+    return path, json.dumps(manifest)
+
+
+def _all_update(cluster: LabCluster) -> bool:
+    """Whether each writer has updated its object, and so waited for the webhook."""
+    found = cluster.kube.list(_CONFIG_MAPS, _NAMESPACE)
+    return sum(int((item.get("data") or {}).get("turn", 0)) > 1 for item in found) >= _WRITERS
+
+
 def _write(access: Access, number: int, stop: threading.Event) -> None:
     """Update a ConfigMap again and again, each time on a connection of its own."""
-    path = f"/api/v1/namespaces/{_NAMESPACE}/configmaps/writer-{number}?fieldManager=writer&force=true"
     turn = 0
     while not stop.wait(0.1):
         turn += 1
-        body = json.dumps({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {}, "data": {"turn": str(turn)}})
+        path, body = written(number, turn)
         connection = access.connect(60.0)
         try:
             headers = {**access.headers, "Content-Type": "application/apply-patch+yaml"}

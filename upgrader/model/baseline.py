@@ -46,6 +46,8 @@ class ServerBaseline:
     """When its process started, as it reports; "" in a run of an older version."""
     queued: float = 0.0
     """Requests that waited for a seat of API Priority and Fairness."""
+    seats: float = 0.0
+    """How many there were; 0 without API Priority and Fairness, and in a run of an older version."""
 
 
 @dataclass(frozen=True)

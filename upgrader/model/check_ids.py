@@ -196,6 +196,7 @@ WORST_SEVERITY: Mapping[str, Severity] = {
     "files.invalid": "error",
     "files.not-opened": "unknown",
     "flags.deprecated": "warning",
+    "flags.fewer-requests": "warning",
     "flags.no-data": "unknown",
     "flags.removed": "error",
     "flags.runtime-config": "error",

@@ -54,6 +54,7 @@ from upgrader.preflight.rehearsal_record import check_rehearsal
 from upgrader.preflight.releases import check_releases
 from upgrader.preflight.removed_apis import check_removed_apis
 from upgrader.preflight.renewed_certificates import check_renewed
+from upgrader.preflight.request_limits import check_request_limits
 from upgrader.preflight.rollouts import check_rollouts
 from upgrader.preflight.served_apis import check_served_apis
 from upgrader.preflight.ssh_access import check_hosts
@@ -103,6 +104,7 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("removed-apis", check_removed_apis),
     ("rehearsal", check_rehearsal),
     ("flags", check_flags),
+    ("flags", check_request_limits),
     ("feature-gates", check_feature_gates),
     ("custom-resources", check_custom_resources),
     ("namespaces", check_namespaces),

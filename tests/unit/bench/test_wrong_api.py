@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 from bench.places import PAGES
 from bench.wrong_api import Row, page_with_table, read, record, table
+from testkit.wrong_surroundings import written
 
 GOOD = Row(
     "issuer", "`--a=b`", 4, 40.2, 70.0, 90.0, "", "gate continuity | broken", "1, 2", "2026-01-01", "0123456789ab"
@@ -52,3 +54,11 @@ def test_page_is_current() -> None:
     """docs/benchmarks/wrong-api.md is what `make docs` makes from the recorded results."""
     page = (PAGES / "wrong-api.md").read_text()
     assert page == page_with_table(page, read())
+
+
+def test_busy_writers_write_what_is_accepted() -> None:
+    """kube-apiserver creates no object by an apply whose body lacks its name: each write would be refused at once, and
+    none would take the seconds that keep a seat.
+    """
+    path, body = written(7, 1)
+    assert path.partition("?")[0].endswith(f"/{json.loads(body)['metadata']['name']}")

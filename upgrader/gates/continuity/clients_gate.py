@@ -10,8 +10,8 @@ from upgrader.errors import ApiError
 from upgrader.gates.api_absence import unanswered
 from upgrader.gates.continuity.findings import KEEP_THE_RELEASES
 from upgrader.gates.continuity.running_instances import FollowedInstances
-from upgrader.gates.continuity.server_metrics import Counters, parse, since, together
-from upgrader.gates.continuity.worse_clients import more_queued, more_refusals, slower
+from upgrader.gates.continuity.server_metrics import TOO_MANY, Counters, parse, since, together
+from upgrader.gates.continuity.worse_clients import fewer_seats, more_queued, more_refusals, slower
 from upgrader.model.baseline import Baseline
 from upgrader.model.outcome import Verdict, broken, holds, pending, unknown
 from upgrader.ports import Clock, Kube
@@ -22,6 +22,8 @@ WINDOW_SECONDS = 4.0
 """Between two readings of an instance: they may be large, and a moment says nothing."""
 WORSE_WINDOWS = 3
 """Windows in a row in which the same kind of refusal has risen, after which this is no start-up noise."""
+CROWDED_SECONDS = 30.0
+"""For which clients that all connect again, and list all that they know, may find too few seats."""
 _LOGIN = "401"
 """What is refused before the API looks at what is asked: who asks isn't known, or is no longer."""
 _ONE_CLIENT = 3.0
@@ -37,6 +39,19 @@ _REMEDY = (
 _UNREAD_REMEDY = "Check that the metrics can be read: kubectl get --raw /metrics"
 
 
+@dataclass(frozen=True)
+class _Crowd:
+    """Clients that have waited, or were rejected, since `since` (monotonic), as there are fewer seats than before."""
+
+    since: float
+    longest: float
+    """The longest queue so far."""
+
+    def stays(self, now: float, queued: float) -> bool:
+        """Whether it has lasted for long, and isn't becoming shorter, as behind a start."""
+        return now - self.since >= CROWDED_SECONDS and 2 * queued >= self.longest
+
+
 @dataclass
 class _Instance:
     """The readings of one instance so far."""
@@ -46,6 +61,8 @@ class _Instance:
     seconds: float = 0.0
     """The length of the last window."""
     worse: int = 0
+    crowded: _Crowd | None = None
+    """Since when too few seats are left, if its clients notice."""
     window: Counters | None = None
     """What it counted in the last window; None before it has been read twice."""
     problem: Verdict | None = None
@@ -60,7 +77,8 @@ class ClientsGate:
 
     Each instance is read every few seconds, one in each check. It holds once a whole window of each was as good as
     before; slower answers and a queue alone are waited for until the deadline, as an instance that has just started is
-    slow.
+    slow. Where it has far fewer seats than before, a queue, or rejected requests however few, are certain after half a
+    minute.
 
     A client's own token may expire in any hour of a run. After a step that only changes nodes, and that left every
     process of kube-apiserver as it was, as few 401 as one client causes are told, and fail nothing.
@@ -139,10 +157,18 @@ class ClientsGate:
         refusals = more_refusals(known, window, everywhere) or more_refusals(known, everywhere, everywhere)
         if self._own_fault(everywhere):
             reading.excused = refusals.pop(_LOGIN, "")
-        queued = more_queued(known, window)
-        slow = (*([queued] if queued else []), *slower(known, window))
+        queued, fewer = more_queued(known, window), fewer_seats(known, window)
+        # With far fewer seats than before, however few are rejected among all that are answered.
+        rejected = more_refusals(known, window, everywhere, floor=0.0).get(TOO_MANY, "") if fewer else ""
+        if fewer and (queued or rejected):
+            earlier = seen.crowded or _Crowd(seen.read_at, 0.0)
+            reading.crowded = _Crowd(earlier.since, max(earlier.longest, window.queued))
+            queued = f"{queued or rejected}; {fewer}"
+        slow = (*filter(None, [queued]), *slower(known, window))
         reading.worse = seen.worse + 1 if refusals else 0
-        reading.problem = _problem(server, tuple(refusals.values()), slow, certain=reading.worse >= WORSE_WINDOWS)
+        lasting = reading.crowded is not None and reading.crowded.stays(now, window.queued)
+        certain = lasting or reading.worse >= WORSE_WINDOWS
+        reading.problem = _problem(server, tuple(refusals.values()), slow, certain=certain)
 
     def _own_fault(self, everywhere: Counters) -> bool:
         """Whether the refused logins are as few as one client's, and can't come from the step.

@@ -11,7 +11,10 @@ from typing import TypeVar
 
 from upgrader.model.baseline import Latency99, RefusedShare, ServerBaseline
 
-__all__ = ["Counters", "answered", "parse", "percentile99", "since", "summarize", "together"]
+__all__ = ["TOO_MANY", "Counters", "answered", "parse", "percentile99", "since", "summarize", "together"]
+
+TOO_MANY = "rejected as too many"
+"""How `Counters.refused` names requests for which there was no seat."""
 
 _REQUESTS = "apiserver_request_total{"
 _PREFIXES = (
@@ -19,6 +22,8 @@ _PREFIXES = (
     "authentication_attempts{",
     "apiserver_flowcontrol_rejected_requests_total{",
     "apiserver_flowcontrol_current_inqueue_requests{",
+    "apiserver_flowcontrol_nominal_limit_seats{",
+    "apiserver_request_terminations_total{",
     "apiserver_admission_webhook_rejection_count{",
     "apiserver_request_duration_seconds_bucket{",
     "process_start_time_seconds",
@@ -55,6 +60,8 @@ class Counters:
     """Code → how many guard has denied, of whatever resource: while a run holds groups still, that is its work."""
     queued: float = 0.0
     """Requests that wait for a seat of a built-in priority level: now, or at both readings."""
+    seats: float = 0.0
+    """Those of all priority levels, as of the last reading; 0 without API Priority and Fairness."""
 
     @property
     def unwanted(self) -> Mapping[str, float]:
@@ -72,7 +79,7 @@ class Counters:
 
 def parse(text: str) -> Counters:
     """Read the few metrics that count, out of thousands of lines."""
-    start, requests, queued = "", 0.0, 0.0
+    start, requests, queued, seats, terminated = "", 0.0, 0.0, 0.0, 0.0
     refused: dict[str, float] = defaultdict(float)
     denied: dict[str, float] = defaultdict(float)
     durations: dict[str, dict[float, float]] = defaultdict(lambda: defaultdict(float))
@@ -94,17 +101,25 @@ def parse(text: str) -> Counters:
                 refused["401"] += float(number)
         elif name == "apiserver_flowcontrol_rejected_requests_total":
             if labels.get("priority_level") in _BUILT_IN_LEVELS:
-                refused["rejected as too many"] += float(number)
+                refused[TOO_MANY] += float(number)
         elif name == "apiserver_flowcontrol_current_inqueue_requests":
             if labels.get("priority_level") in _BUILT_IN_LEVELS:
                 queued += float(number)
+        elif name == "apiserver_flowcontrol_nominal_limit_seats":
+            # However they are shared out, all levels together have as many as two flags say.
+            seats += float(number)
+        elif name == "apiserver_request_terminations_total":
+            if labels.get("code") == "429":
+                terminated += float(number)
         elif name == "apiserver_admission_webhook_rejection_count":
             if labels.get("error_type") == "no_error" and labels.get("name", "").endswith(_GUARDS):
                 denied[labels.get("rejection_code", "")] += float(number)
         elif labels.get("verb") not in _LONG:
             durations[labels.get("verb", "")][float(labels.get("le", "inf").replace("+Inf", "inf"))] += float(number)
+    if terminated and not seats:  # --enable-priority-and-fairness=false: it rejects what is beyond the two flags
+        refused[TOO_MANY] += terminated
     histograms = {verb: dict(found) for verb, found in durations.items()}
-    return Counters(start, requests, dict(refused), histograms, dict(denied), queued)
+    return Counters(start, requests, dict(refused), histograms, dict(denied), queued, seats)
 
 
 def answered(text: str) -> float:
@@ -136,6 +151,7 @@ def since(before: Counters, now: Counters) -> Counters | None:
         {verb: _grown(before.durations.get(verb, {}), found) for verb, found in now.durations.items()},
         _grown(before.denied, now.denied),
         min(before.queued, now.queued),
+        now.seats,
     )
 
 
@@ -168,6 +184,7 @@ def summarize(first: Mapping[str, Counters], second: Mapping[str, Counters]) -> 
             tuple(_latencies(seen, windows.get(server, Counters()))),
             seen.start,
             max(seen.queued, second.get(server, seen).queued),
+            seen.seats,
         )
         for server, seen in first.items()
     )

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from upgrader.gates.continuity.server_metrics import Counters, percentile99
 from upgrader.model.baseline import ServerBaseline
 
-__all__ = ["more_queued", "more_refusals", "slower"]
+__all__ = ["fewer_seats", "more_queued", "more_refusals", "slower"]
 
 _FEW = 5
 """Refusals that any client may cause by itself."""
@@ -18,24 +18,29 @@ _SLOW_SECONDS = 1.0
 _SLOWER = 4.0
 _QUEUE = 10.0
 """Requests that may wait for a seat at any time."""
+_FEWER_SEATS = 0.75
+"""Each priority level's seats are rounded up: which levels there are changes the sum a little."""
 
 
-def more_refusals(before: Collection[ServerBaseline], window: Counters, everywhere: Counters) -> dict[str, str]:
+def more_refusals(
+    before: Collection[ServerBaseline], window: Counters, everywhere: Counters, *, floor: float = _FLOOR
+) -> dict[str, str]:
     """Each refusal that has become several times as frequent: what → `HTTP 403 secrets: 41 of 300 requests, 0.1 % …`.
 
     `window` is of one instance, or of all; `everywhere` is the sum of all. As a client's kept connection moves from one
-    instance to another, an instance may refuse as much as all of them together did.
+    instance to another, an instance may refuse as much as all of them together did. `floor` is the share of all
+    requests that is no news.
     """
     known: dict[str, float] = {}
     for item in (item for server in before for item in server.refused):
         known[item.what] = max(item.share, known.get(item.what, 0.0))
-    return dict(_risen(window, everywhere.total, known))
+    return dict(_risen(window, everywhere.total, known, floor))
 
 
-def _risen(window: Counters, everywhere: float, known: Mapping[str, float]) -> Iterator[tuple[str, str]]:
+def _risen(window: Counters, everywhere: float, known: Mapping[str, float], floor: float) -> Iterator[tuple[str, str]]:
     for what, number in sorted(window.unwanted.items(), key=lambda item: -item[1]):
         share = known.get(what, 0.0)
-        if number >= _FEW and number > _FACTOR * share * everywhere + _FLOOR * window.total:
+        if number >= _FEW and number > _FACTOR * share * everywhere + floor * window.total:
             yield what, f"HTTP {what}: {number:.0f} of {window.total:.0f} requests, {share:.1%} before this run"
 
 
@@ -45,6 +50,19 @@ def more_queued(before: Collection[ServerBaseline], window: Counters) -> str:
     if window.queued < max(_QUEUE, _FACTOR * known):
         return ""
     return f"{window.queued:.0f} requests wait for a seat (API Priority and Fairness), {known:.0f} before this run"
+
+
+def fewer_seats(before: Collection[ServerBaseline], window: Counters) -> str:
+    """`9 seats for requests, 608 before …`, with the flags that say how many; "" where it has about as many, or has no
+    API Priority and Fairness.
+    """
+    known = min((server.seats for server in before if server.seats), default=0.0)
+    if not window.seats or window.seats >= _FEWER_SEATS * known:
+        return ""
+    return (
+        f"{window.seats:.0f} seats for requests, {known:.0f} before this run (kube-apiserver's flags "
+        "max-requests-inflight and max-mutating-requests-inflight)"
+    )
 
 
 def slower(before: Collection[ServerBaseline], window: Counters) -> tuple[str, ...]:

@@ -198,12 +198,16 @@ def metrics(
     unauthenticated: int = 0,
     rejected: int = 0,
     queued: int = 0,
+    seats: int = 608,
+    terminated: int = 0,
     denied: int = 0,
     by: str = "hold-scale.guard.guard.upgrader.io",
 ) -> str:
     """kube-apiserver's metrics after so many requests, each within `seconds`; `slow` ones took 8 s.
 
-    `c403`: how many lists of Secrets were forbidden. `queued`: how many requests wait for a seat now.
+    `c403`: how many lists of Secrets were forbidden. `queued`: how many requests wait for a seat now, of `seats` in two
+    priority levels; without any, there is no API Priority and Fairness. `terminated`: how many requests were rejected
+    by whatever limits them.
     `denied`: how many scales of StatefulSets the webhook `by` denied.
     """
     lines = [
@@ -221,6 +225,14 @@ def metrics(
         f'apiserver_request_duration_seconds_bucket{{verb="WATCH",le="+Inf"}} {requests}',
     ]
     lines.append(f'apiserver_request_total{{code="403",resource="secrets",verb="LIST"}} {c403}')
+    if seats:
+        levels = {"workload-low": seats - seats // 3, "jobs": seats // 3}
+        lines += [
+            f'apiserver_flowcontrol_nominal_limit_seats{{priority_level="{name}"}} {n}' for name, n in levels.items()
+        ]
+    if terminated:
+        lines.append(f'apiserver_request_terminations_total{{code="429",resource="pods",verb="LIST"}} {terminated}')
+        lines.append('apiserver_request_terminations_total{code="504",resource="pods",verb="LIST"} 1000')
     if denied:
         labels = f'error_type="no_error",name="{by}",operation="UPDATE",rejection_code="403",type="validating"'
         lines.append(f'apiserver_request_total{{code="403",resource="statefulsets",verb="PATCH"}} {denied}')

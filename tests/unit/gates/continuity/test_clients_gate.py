@@ -128,6 +128,64 @@ def test_requests_that_a_level_of_the_operators_rejects() -> None:
     assert {verdict.kind for verdict in verdicts[1:]} == {VerdictKind.HOLDS}
 
 
+@pytest.mark.parametrize(
+    ("scrape", "words"),
+    [
+        (lambda n: metrics(requests=300 * n, seats=9, queued=20), "20 requests wait for a seat"),
+        (lambda n: metrics(requests=9000 * n, seats=9, rejected=30 * n), "rejected as too many: 30 of 9000"),
+        (lambda n: metrics(requests=300 * n, seats=9, queued=10 + 30 * n), "100 requests wait for a seat"),
+    ],
+    ids=["a queue", "a few rejected", "a longer and longer queue"],
+)
+def test_clients_that_find_too_few_seats(scrape: Callable[[int], str], words: str) -> None:
+    """Where there are far fewer than before, what waits or is rejected for half a minute is certain, long before the
+    deadline; the message has the numbers and the flags.
+    """
+    verdicts = watch(*(scrape(n) for n in range(1, 11)), before=metrics(requests=10_000, seats=608))
+    assert [verdict.kind for verdict in verdicts] == [VerdictKind.PENDING] * 8 + [VerdictKind.BROKEN] * 2
+    reason = verdicts[-1].reason
+    assert "9 seats for requests, 608 before this run" in reason and "max-requests-inflight" in reason
+    assert any(words in verdict.reason for verdict in verdicts)
+
+
+@pytest.mark.parametrize(
+    ("queues", "before"),
+    [
+        ([500, 400, 310, 240, 190, 150, 120, 90, 70, 50, 30, 20, 10, 0, 0], 0),
+        ([24] * 4 + [0] + [24] * 4 + [0] * 6, 0),
+        ([40] * 15, 20),
+    ],
+    ids=["clients that connect again", "now and then", "as before"],
+)
+def test_fewer_seats_that_are_enough(queues: list[int], before: int) -> None:
+    """A limit that is lowered on purpose fails no run because all clients list again behind the restart, or because its
+    clients have always waited.
+    """
+    scrapes = [metrics(requests=300 * n, seats=300, queued=queued) for n, queued in enumerate(queues, 1)]
+    verdicts = watch(*scrapes, before=metrics(requests=10_000, queued=before))
+    assert VerdictKind.BROKEN not in {verdict.kind for verdict in verdicts}
+    assert verdicts[-1].kind is VerdictKind.HOLDS
+
+
+def test_as_many_seats_as_before_and_a_queue() -> None:
+    """A priority level that somebody adds takes seats from the others, and none from all of them: no flag has changed,
+    and only the deadline ends the wait.
+    """
+    verdicts = watch(*(metrics(requests=300 * n, seats=612, queued=24) for n in range(1, 20)))
+    assert {verdict.kind for verdict in verdicts} == {VerdictKind.PENDING}
+
+
+def test_requests_that_are_rejected_without_priority_and_fairness() -> None:
+    """With --enable-priority-and-fairness=false there are no seats, and what is beyond the limits is rejected at once.
+
+    With it, a level of the operator's may do that, and is there for it.
+    """
+    rejected = watch(*(metrics(requests=300 * n, seats=0, terminated=20 * n) for n in range(1, 5)))
+    assert rejected[-1].kind is VerdictKind.BROKEN and "rejected as too many: 20 of" in rejected[-1].reason
+    jobs = watch(*(metrics(requests=300 * n, terminated=20 * n) for n in range(1, 5)))
+    assert jobs[-1].kind is VerdictKind.HOLDS
+
+
 def test_another_instance_begins_anew() -> None:
     """Counters of another process are not compared with the last one's."""
     verdicts = watch(metrics(requests=300, c403=0), metrics(start="1.8e9", requests=300, c403=90))
