@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Baseline", "Count", "Latency99", "NotCompared", "RefusedShare", "ServerBaseline"]
+__all__ = ["Backend", "Baseline", "Count", "Latency99", "NotCompared", "RefusedShare", "ServerBaseline"]
 
 
 @dataclass(frozen=True)
@@ -13,6 +13,15 @@ class Count:
 
     kind: str
     number: int
+
+
+@dataclass(frozen=True)
+class Backend:
+    """An aggregated API, through one instance of kube-apiserver: each reaches it by its own way."""
+
+    api_service: str
+    server: str
+    """The instance's address, as in `ServerBaseline`."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +83,8 @@ class Baseline:
     """The group versions that were served, such as `apps/v1`."""
     api_services: tuple[str, ...] = ()
     """The APIServices that were Available."""
+    silent_backends: tuple[Backend, ...] = ()
+    """Those of them that an instance of kube-apiserver didn't reach even then."""
     counts: tuple[Count, ...] = ()
     templates: tuple[str, ...] = ()
     """The workloads whose pods were admitted, as `Deployment kube-system/coredns`."""

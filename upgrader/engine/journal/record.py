@@ -84,6 +84,7 @@ _NAMES = frozenset(
         "verb",
         "groups",
         "api_services",
+        "api_service",
         "templates",
         "leases",
         "cluster_ip",

@@ -1,20 +1,29 @@
-"""Whether every APIService that was Available still is."""
+"""Whether every APIService that was Available still is, and answers through each kube-apiserver."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from upgrader.errors import ApiError, ApiUnavailable
 from upgrader.gates.api_absence import unanswered
 from upgrader.gates.continuity.findings import KEEP_THE_RELEASES, contradicted
 from upgrader.gates.continuity.restarts import Lost, RestartWatch
+from upgrader.gates.continuity.running_instances import same_host
 from upgrader.gates.continuity.served_groups import built_in
 from upgrader.gates.kubernetes_kinds import API_SERVICES
-from upgrader.model.baseline import Baseline
+from upgrader.model.baseline import Backend, Baseline
 from upgrader.model.outcome import Verdict, VerdictKind, pending
 from upgrader.ports import Kube, KubeObject
 
-__all__ = ["REPAIR", "ApiServiceWatch", "available_services", "deleted_versions", "group_version", "lost_service"]
+__all__ = [
+    "REPAIR",
+    "ApiServiceWatch",
+    "available_services",
+    "deleted_versions",
+    "group_version",
+    "lost_service",
+    "silent_backends",
+]
 
 REPAIR = "Check the APIService and its backend: kubectl get apiservices."
 _NO_ENDPOINTS = "MissingEndpoints"
@@ -30,19 +39,37 @@ def available_services(kube: Kube) -> tuple[str, ...]:
     return tuple(sorted(item["metadata"]["name"] for item in kube.list(API_SERVICES) if not _problem(item)))
 
 
+def silent_backends(kube: Kube, names: Collection[str], servers: Collection[str]) -> Iterator[tuple[Backend, str]]:
+    """What doesn't answer through one of these instances of kube-apiserver, and why. Raises ApiUnavailable or ApiError.
+
+    The condition is what one of them has written. Another may have its own way to the backend, such as a proxy.
+    """
+    found = _found(kube)
+    for name, server in ((name, server) for name in names if name in found for server in servers):
+        try:
+            why = _unanswered(kube, name, found[name], server)
+        except ApiUnavailable as error:
+            why = error.message
+        if why:
+            yield Backend(name, server), why
+
+
 class ApiServiceWatch:
-    """Whether those of the baseline still exist and are Available.
+    """Whether those of the baseline still exist and are Available, and answer through each instance of kube-apiserver.
 
     Kubernetes' own go with a version of it, as `check_groups` knows. One that was lost may return by itself: what
-    serves it may be restarting. Each is asked through kube-apiserver, too, whose condition follows by up to half a
-    minute.
+    serves it may be restarting. Each is asked, too, as its condition follows by up to half a minute, and is that of one
+    instance.
     """
 
     def __init__(self, failing: RestartWatch) -> None:
         self._failing = failing
+        self._available: Mapping[str, KubeObject] = {}
+        """Those that Kubernetes called Available when they were last listed."""
 
     def check(self, kube: Kube, baseline: Baseline, removed: Collection[str]) -> Verdict | None:
-        """None when all are, but for the versions that are `removed`."""
+        """None when Kubernetes calls all of them Available, but for the versions that are `removed`."""
+        self._available = {}
         try:
             found = _found(kube)
         except ApiError as error:
@@ -50,8 +77,16 @@ class ApiServiceWatch:
             return contradicted("the list of APIServices", error, f"{REPAIR} {KEEP_THE_RELEASES}")
         expected = (name for name in _of_others(baseline) if name in found or group_version(name) not in removed)
         verdicts = [verdict for name in expected if (verdict := self._of(kube, name, found.get(name)))]
-        certain = (verdict for verdict in verdicts if verdict.kind is VerdictKind.BROKEN)
-        return next(certain, verdicts[0] if verdicts else None)
+        self._available = {name: item for name, item in found.items() if not _problem(item)}
+        return _worst(verdicts)
+
+    def ask(self, kube: Kube, baseline: Baseline, servers: Sequence[str]) -> Verdict | None:
+        """None when each that is Available answers through all these instances, but for those that didn't before.
+
+        To be called behind `check`. One that fails isn't asked through further instances, as each takes seconds.
+        """
+        asked = (name for name in _of_others(baseline) if name in self._available)
+        return _worst([verdict for name in asked if (verdict := self._ask(kube, baseline, name, servers))])
 
     def skip(self) -> None:
         """They weren't read in this round, as what is asked before them wasn't answered."""
@@ -61,17 +96,30 @@ class ApiServiceWatch:
         if item is None:
             why = f"APIService {name} was Available before this run, and no longer exists"
             return pending(why, remedy=f"{REPAIR} {KEEP_THE_RELEASES}")
-        try:
-            problem = _problem(item) or _unanswered(kube, name, item)
-        except ApiUnavailable as error:
-            # An API that is overloaded, or away, says nothing of a backend.
-            self._failing.works(name)
-            return unanswered(f"APIService {name}", error)
+        problem = _problem(item)
+        if not problem:
+            return None
         lost = _unavailable(name, problem)
-        if problem and not problem.startswith(_NO_ENDPOINTS):
+        if not problem.startswith(_NO_ENDPOINTS):
             return self._failing.fails(lost)
         self._failing.works(name)
-        return pending(lost.reason, remedy=lost.remedy) if problem else None
+        return pending(lost.reason, remedy=lost.remedy)
+
+    def _ask(self, kube: Kube, baseline: Baseline, name: str, servers: Sequence[str]) -> Verdict | None:
+        silent = [each.server for each in baseline.silent_backends if each.api_service == name]
+        for server in servers:
+            if any(same_host(server, each) for each in silent):
+                continue
+            try:
+                problem = _unanswered(kube, name, self._available[name], server)
+            except ApiUnavailable as error:
+                # An API that is overloaded, or away, says nothing of a backend.
+                self._failing.works(name)
+                return unanswered(f"APIService {name}{_at(server)}", error)
+            if problem:
+                return self._failing.fails(_unavailable(name, problem, server))
+        self._failing.works(name)
+        return None
 
 
 def lost_service(kube: Kube, baseline: Baseline) -> Lost | None:
@@ -108,11 +156,12 @@ def _of_others(baseline: Baseline) -> Iterator[str]:
     return (name for name in baseline.api_services if not built_in(group_version(name)))
 
 
-def _unavailable(name: str, problem: str) -> Lost:
-    return Lost(name, f"APIService {name} was Available before this run, and no longer is: {problem}", REPAIR)
+def _unavailable(name: str, problem: str, server: str = "") -> Lost:
+    at = _at(server)
+    return Lost(name, f"APIService {name} was Available before this run, and no longer is{at}: {problem}", REPAIR)
 
 
-def _unanswered(kube: Kube, name: str, item: KubeObject) -> str:
+def _unanswered(kube: Kube, name: str, item: KubeObject, server: str = "") -> str:
     """Why the backend of an aggregated API doesn't say what it serves; "" where it does, or it is kube-apiserver.
 
     Raises ApiUnavailable where kube-apiserver doesn't say that it is the backend.
@@ -120,7 +169,7 @@ def _unanswered(kube: Kube, name: str, item: KubeObject) -> str:
     if not (item.get("spec") or {}).get("service"):
         return ""
     try:
-        kube.raw(f"/apis/{group_version(name)}?{_SOON}")
+        kube.raw(f"/apis/{group_version(name)}?{_SOON}", server=server)
     except ApiError as error:
         if isinstance(error, ApiUnavailable) and not any(words in error.message for words in _OF_THE_BACKEND):
             raise
@@ -134,3 +183,12 @@ def _problem(item: KubeObject) -> str:
             said = f"{condition.get('reason', '')}: {condition.get('message', '')}"
             return "" if condition["status"] == "True" else said
     return "it has no Available condition"
+
+
+def _worst(verdicts: Sequence[Verdict]) -> Verdict | None:
+    certain = (verdict for verdict in verdicts if verdict.kind is VerdictKind.BROKEN)
+    return next(certain, verdicts[0] if verdicts else None)
+
+
+def _at(server: str) -> str:
+    return f" at {server}" if server else ""

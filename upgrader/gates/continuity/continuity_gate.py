@@ -27,7 +27,8 @@ __all__ = ["LEAST_CHECKS", "ContinuityGate"]
 LEAST_CHECKS = 3
 """Checks in a row that ask everything: each asks a third of the slower questions."""
 
-_TURN_OF_SERVICES = 1
+_TURN_OF_SERVICES, _TURN_OF_BACKENDS = 1, 2
+"""Not one turn: the first has most of the requests beside it, and the second the fewest."""
 
 
 class ContinuityGate:
@@ -82,7 +83,7 @@ class ContinuityGate:
         asked = self._instance
         verdict = self._of_next_instance(baseline, servers)
         if verdict is None or verdict.kind is VerdictKind.PENDING:
-            slower = self._in_turn(baseline)
+            slower = self._in_turn(baseline, servers)
             if verdict is None or (slower is not None and slower.kind is VerdictKind.BROKEN):
                 verdict = slower
         else:
@@ -132,15 +133,15 @@ class ContinuityGate:
             or (check_groups(self._kube, baseline, server, self._expected) if baseline.groups else None)
         )
 
-    def _in_turn(self, baseline: Baseline) -> Verdict | None:
+    def _in_turn(self, baseline: Baseline, servers: Sequence[str]) -> Verdict | None:
         """Of the question whose turn it is, or else of one that waits: what is refused must not hide behind it."""
         turn = self._turn % LEAST_CHECKS
         # The Leases' turn is the last: by then, each has been renewed since the first check.
-        verdict = self._question(turn, baseline) or self._leases.begin(self._kube, baseline)
+        verdict = self._question(turn, baseline, servers) or self._leases.begin(self._kube, baseline)
         waited = self._waiting.pop(turn, None)
         if verdict is not None:
             if verdict.kind is not VerdictKind.PENDING:
-                if turn != _TURN_OF_SERVICES:
+                if turn not in (_TURN_OF_SERVICES, _TURN_OF_BACKENDS):
                     _skip(self._services)
                 return verdict
             self._waiting[turn] = verdict
@@ -149,7 +150,7 @@ class ContinuityGate:
         self._turn += 1
         return next(iter(self._waiting.values()), None)
 
-    def _question(self, turn: int, baseline: Baseline) -> Verdict | None:
+    def _question(self, turn: int, baseline: Baseline, servers: Sequence[str]) -> Verdict | None:
         match turn:
             case 0:
                 return check_admission(self._kube, baseline)
@@ -157,8 +158,13 @@ class ContinuityGate:
                 services = self._services and self._services.check(self._kube, baseline, self._expected)
                 return services or check_counts(self._kube, baseline)
             case _:
-                return (self._leases.check(self._kube, baseline) if baseline.leases else None) or (
-                    check_service_range(self._kube, baseline)
+                backends = self._services.ask(self._kube, baseline, servers) if self._services else None
+                if backends is not None and backends.kind is VerdictKind.BROKEN:
+                    return backends
+                return (
+                    (self._leases.check(self._kube, baseline) if baseline.leases else None)
+                    or check_service_range(self._kube, baseline)
+                    or backends
                 )
 
 

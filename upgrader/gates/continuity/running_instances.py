@@ -10,7 +10,7 @@ from upgrader.gates.kubernetes_kinds import PODS
 from upgrader.model.workload import Pod
 from upgrader.ports import Kube, KubeObject
 
-__all__ = ["FollowedInstances", "running_instances"]
+__all__ = ["FollowedInstances", "running_instances", "same_host"]
 
 
 def running_instances(kube: Kube, controllers: Collection[str] = ()) -> tuple[str, ...]:
@@ -58,6 +58,11 @@ class FollowedInstances:
 def _on_each(kube: Kube, controllers: Collection[str]) -> tuple[str, ...]:
     on_each = (kube.list(PODS, NAMESPACE, fields=f"spec.nodeName={name}") for name in controllers)
     return _addresses(pod for pods in on_each for pod in pods)
+
+
+def same_host(one: str, other: str) -> bool:
+    """Whether two addresses are of one instance, whose port a run may have changed."""
+    return _host(one) == _host(other)
 
 
 def _host(server: str) -> str:

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from upgrader.errors import ApiError
 from upgrader.gates.continuity.admission import admitted_templates
-from upgrader.gates.continuity.api_services import available_services
+from upgrader.gates.continuity.api_services import available_services, silent_backends
 from upgrader.gates.continuity.clients_gate import WINDOW_SECONDS
 from upgrader.gates.continuity.conversions import read_conversions
 from upgrader.gates.continuity.leader_leases import held_leases
@@ -71,6 +71,11 @@ def take_baseline(
     taking.missing += [NotCompared(f"a pod of {name}", why) for name, why in refused.items()]
     groups = taking.read("API groups", lambda: read_groups(kube)) if version else None
     services = taking.read("APIServices", lambda: available_services(kube))
+    backends = partial(silent_backends, kube, services or (), answering or ("",))
+    silent = (taking.read("aggregated APIs", lambda: tuple(backends())) or ()) if services else ()
+    for backend, why in silent:
+        at = f" at {backend.server}" if backend.server else ""
+        taking.missing.append(NotCompared(f"APIService {backend.api_service}{at}", why))
     counts = taking.read("the number of objects", lambda: count_objects(kube))
     address = taking.read("the Service kubernetes", lambda: read_cluster_ip(kube))
     ranges = taking.read("ranges of Services", lambda: read_ranges(kube))
@@ -97,6 +102,7 @@ def take_baseline(
         servers=answering,
         groups=groups or (),
         api_services=services or (),
+        silent_backends=tuple(backend for backend, _ in silent),
         counts=counts or (),
         templates=tuple(admitted),
         leases=tuple(leases),

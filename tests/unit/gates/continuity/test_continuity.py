@@ -255,6 +255,7 @@ def test_conversion_webhook_whose_pods_are_not_ready(converted: Continuity, kube
 
 
 AGGREGATED = "v1beta1.metrics.k8s.io"
+DISCOVERY = "/apis/metrics.k8s.io/v1beta1?timeout=6s"
 
 
 def test_what_fails_first_behind_a_rollback_has_its_time(
@@ -372,13 +373,45 @@ def test_aggregated_api_that_is_still_called_available(
     continuity: Continuity, kube: LivingKube, clock: FakeClock
 ) -> None:
     """kube-apiserver looks at a backend every half minute: one that ended just now is found by asking it."""
-    kube.raw_answers["/apis/metrics.k8s.io/v1beta1?timeout=6s"] = no_service(
-        0, "HTTP 503 error trying to reach service: connection refused"
-    )
+    kube.raw_answers[DISCOVERY] = no_service(0, "HTTP 503 error trying to reach service: connection refused")
     found = kinds_of(gates(continuity)[0], clock, 80)
     assert VerdictKind.HOLDS not in found[3:]
     assert found[70:73] == [VerdictKind.BROKEN] * 3, "three checks in a row fail a gate"
     assert "connection refused" in left_failing(continuity)
+
+
+def test_aggregated_api_that_one_instance_does_not_reach(
+    continuity: Continuity, kube: LivingKube, clock: FakeClock
+) -> None:
+    """Each kube-apiserver has its own way to a backend: where one of two has lost it, half of the clients have, and the
+    condition is the other's. It is named.
+    """
+    kube.raw_answers[f"{SERVERS[1]}{DISCOVERY}"] = no_service(0, "HTTP 503 error trying to reach service: no route")
+    gate, found = gates(continuity)[0], []
+    for _ in range(80):
+        found.append(gate.check())
+        clock.sleep(1)
+    assert VerdictKind.HOLDS not in [verdict.kind for verdict in found[3:]]
+    assert [verdict.kind for verdict in found[70:73]] == [VerdictKind.BROKEN] * 3, "three checks in a row fail a gate"
+    assert f"no longer is at {SERVERS[1]}: HTTP 503" in found[72].reason
+    kube.raw_answers[f"{SERVERS[1]}{DISCOVERY}"] = "{}"
+    assert kinds_of(gate, clock, 6)[-1] is VerdictKind.HOLDS
+
+
+def test_aggregated_api_that_one_instance_has_never_reached(kube: LivingKube, clock: FakeClock) -> None:
+    """What didn't answer before the run is no step's fault, also at another port: the run says so, and asks the other
+    instances.
+    """
+    kube.raw_answers[f"{SERVERS[1]}{DISCOVERY}"] = no_service(0, "HTTP 503 error trying to reach service: no route")
+    continuity = Continuity(kube, clock, CONTROLLERS, (), policy=GatePolicy())
+    continuity.compare_with(continuity.take(print, begun=False), clock.now())
+    kube.raw_answers[f"https://10.0.0.12:7443{DISCOVERY}"] = kube.raw_answers[f"{SERVERS[1]}{DISCOVERY}"]
+    kube.instance("10.0.0.12", "--secure-port=7443")
+    gate = gates(continuity)[0]
+    assert kinds_of(gate, clock, 80)[-1] is VerdictKind.HOLDS
+    assert f"not compared: APIService {AGGREGATED} at {SERVERS[1]} (HTTP 503" in gate.check().reason
+    kube.raw_answers[f"{SERVERS[0]}{DISCOVERY}"] = no_service(0, "HTTP 503 service unavailable")
+    assert VerdictKind.BROKEN in kinds_of(gate, clock, 80)
 
 
 def test_aggregated_api_that_is_slow_works(continuity: Continuity, kube: LivingKube, clock: FakeClock) -> None:
@@ -398,7 +431,7 @@ def test_overloaded_api_is_no_lost_backend(
     continuity: Continuity, kube: LivingKube, clock: FakeClock, status: int, message: str
 ) -> None:
     """An API server that is late, rejects requests or isn't reached says nothing of a backend: it is unknown."""
-    discovery = "/apis/metrics.k8s.io/v1beta1?timeout=6s"
+    discovery = DISCOVERY
     kube.raw_answers[discovery] = no_service(status, message)
     assert set(kinds_of(gates(continuity)[0], clock, 90)[3:]) == {VerdictKind.UNKNOWN}
     assert "not known" in left_failing(continuity)
@@ -456,14 +489,26 @@ def test_token_that_was_not_signed_before(kube: LivingKube, clock: FakeClock, br
 
 
 def test_checks_are_cheap(continuity: Continuity, kube: LivingKube, clock: FakeClock) -> None:
-    """No round of checks of all these gates makes more than 22 requests, one of them to the aggregated API."""
+    """No round of checks of all these gates makes more than 22 requests, and each three rounds, in which they may pass,
+    ask for the aggregated API once at each instance: all of that in the round that has the fewest other questions.
+    """
     asked = gates(replace(continuity, kube=SharedReads(kube, clock, ReadMemory())))
+    real, servers, rounds = kube.raw, [], []
+
+    def raw(path: str, *, server: str = "", token: str = "") -> str:
+        servers.extend([server] if path == DISCOVERY else [])
+        return real(path, server=server, token=token)
+
+    kube.raw = raw  # type: ignore[method-assign]
     for _ in range(CHECKS):
         kube.requests = 0
+        servers.clear()
         for gate in asked:
             gate.check()
         assert kube.requests <= 22
+        rounds.append(tuple(servers))
         clock.sleep(1)
+    assert rounds == [(), (), SERVERS] * (CHECKS // 3)
 
 
 def test_no_secret_leaves_the_cluster(continuity: Continuity, kube: LivingKube) -> None:
