@@ -74,15 +74,19 @@ def unreachable_backend(lines: tuple[str, ...], backends: Iterable[Collection[st
     return ""
 
 
-def lasting(failed: Sequence[tuple[str, re.Match[str]]], lines: tuple[str, ...]) -> re.Match[str] | None:
-    """The last of the failures among some lines, if they lasted for long and until the end, by the lines' own times."""
+def lasting(
+    failed: Sequence[tuple[str, re.Match[str]]], lines: tuple[str, ...], seconds: int = _PATIENT_SECONDS
+) -> re.Match[str] | None:
+    """The last of the failures among some lines, if they lasted for `seconds` and until the end, by the lines' own
+    times.
+    """
     if not failed:
         return None
     first, last = _seconds(failed[0][0]), _seconds(failed[-1][0])
     end = next((time for line in reversed(lines) if (time := _seconds(line)) is not None), None)
     if first is None or last is None or end is None:
         return None
-    if (last - first) % _DAY_SECONDS < _PATIENT_SECONDS or (end - last) % _DAY_SECONDS >= _PATIENT_SECONDS:
+    if (last - first) % _DAY_SECONDS < seconds or (end - last) % _DAY_SECONDS >= _PATIENT_SECONDS:
         return None
     return failed[-1][1]
 

@@ -47,13 +47,17 @@ class Undecrypted:
 
 
 def undecrypted(lines: tuple[str, ...]) -> Iterator[Undecrypted]:
-    """What it has had no right key for, for long, as of the end of these lines of its log."""
+    """What it has had no right key for, as of the end of these lines of its log.
+
+    One try is enough: the keys are those of its start. There may be no second one among the lines, as since v1.37 each
+    try has up to a hundred others for each resource.
+    """
     found: dict[tuple[str, str], list[tuple[str, re.Match[str]]]] = {}
     for line in lines:
         if (match := _UNDECRYPTED.search(line)) and _OF_PLUGIN not in match["why"]:
             found.setdefault((match["resource"], match["key"] or match["corrupt"]), []).append((line, match))
     for (resource, key), failed in found.items():
-        if match := lasting(failed, lines):
+        if match := lasting(failed, lines, seconds=0):
             yield Undecrypted(resource, key, match["why"].strip())
 
 
