@@ -151,6 +151,12 @@ class HelmError(UpgraderError):
     exit_code = 5
 
 
+class HelmUnfinished(HelmError):
+    """Helm was ended past its own timeout: what it has done of its work isn't known, and it may do the rest if asked
+    again.
+    """
+
+
 class ReleaseLocked(HelmError):
     """A Helm release is stuck in `pending-*`, which makes Helm refuse every further operation on it."""
 

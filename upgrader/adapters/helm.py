@@ -33,7 +33,7 @@ from upgrader.adapters.clock import SystemClock
 from upgrader.adapters.helm_confinement import Confinement
 from upgrader.adapters.helm_processes import CLUSTER_VARIABLE, helm_at_work
 from upgrader.adapters.helm_refusals import refusal
-from upgrader.errors import ApiUnavailable, ChartRefused, HelmError, ReleaseLocked, UsageError
+from upgrader.errors import ApiUnavailable, ChartRefused, HelmError, HelmUnfinished, ReleaseLocked, UsageError
 from upgrader.model.manifest import objects_in
 from upgrader.model.redaction.known_secrets import KNOWN, secrets_in
 from upgrader.model.release import ReleaseSpec, Revision
@@ -400,7 +400,7 @@ class HelmAdapter:
             limited = asyncio.wait_for(work, limit_seconds)  # noqa: TID251  # nothing cancels it
             return asyncio.run_coroutine_threadsafe(limited, self._loop).result()
         except TimeoutError as error:
-            raise HelmError(
+            raise HelmUnfinished(
                 f"Helm did not complete release '{release}' within {limit_seconds:.0f} s",
                 remedy=f"Check the release's state: helm history {release}",
             ) from error

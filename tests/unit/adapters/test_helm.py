@@ -13,8 +13,9 @@ import pytest
 
 from testkit.fakes.clock import FakeClock
 from testkit.waiting import stretched, until
+from upgrader.adapters import helm as adapters_helm
 from upgrader.adapters.helm import HelmAdapter
-from upgrader.errors import ApiUnavailable, HelmError
+from upgrader.errors import ApiUnavailable, HelmError, HelmUnfinished
 from upgrader.model.redaction.known_secrets import KNOWN
 from upgrader.model.release import ReleaseSpec, Revision
 from upgrader.model.version import KubernetesVersion as V
@@ -145,6 +146,20 @@ def test_helm_that_is_killed_has_not_succeeded(tmp_path: Path) -> None:
         adapter.close()
 
 
+def test_helm_that_does_not_end_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is ended past its own timeout, which it keeps only while it waits for pods; whoever asked may ask again."""
+    monkeypatch.setattr(adapters_helm, "_GRACE_SECONDS", 0.1)
+    program = tmp_path / "helm"
+    program.write_text('#!/bin/sh\n[ "$1" != version ] || { printf v4.0.0; exit; }\nexec sleep 600\n')
+    program.chmod(0o755)
+    adapter = HelmAdapter(tmp_path / "kubeconfig", executable=program, clock=FakeClock())
+    try:
+        with pytest.raises(HelmUnfinished, match="did not complete release 'web' within 0 s"):
+            adapter.rollback("web", "kube-system", 3, timeout_seconds=0.0)
+    finally:
+        adapter.close()
+
+
 def upgraded(place: Path, description: str = "", *, wait: bool = True) -> tuple[Revision, list[str]]:
     """The revision of an upgrade by a Helm 4, and what that was called with."""
     (place / "Chart.yaml").write_text("{apiVersion: v2, name: web, version: 1.0.0}")
@@ -194,6 +209,7 @@ _STARTER = """
 import signal, sys, time
 from pathlib import Path
 from testkit.fakes.clock import FakeClock
+from upgrader.adapters import helm as adapters_helm
 from upgrader.adapters.helm import HelmAdapter
 from upgrader.model.release import ReleaseSpec
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has what it starts in the background ignore it

@@ -12,7 +12,7 @@ from tests.unit.engine.conftest import Bench, ScriptedGate, ScriptedStep, run
 from upgrader.engine.execution.runner import UNDO_ATTEMPTS, RunResult
 from upgrader.engine.state.event_fold import follow
 from upgrader.engine.state.run_state import RunState
-from upgrader.errors import ApiError, ApiLost, ApiUnavailable, HelmError, RollbackFailed, StepFailed
+from upgrader.errors import ApiError, ApiLost, ApiUnavailable, HelmError, HelmUnfinished, RollbackFailed, StepFailed
 from upgrader.model.event import (
     Note,
     RecoveryEnded,
@@ -359,6 +359,25 @@ def test_undo_that_fails_while_the_api_answers_is_not_repeated(bench: Bench) -> 
     step = bench.step("a", apply_error=StepFailed("bad flag"), undo_error=HelmError("no such revision"))
     run(bench.runner(), step)
     assert bench.diary == ["apply a", "undo a to 1"]
+
+
+def test_undo_that_helm_does_not_finish_in_time_is_repeated(bench: Bench) -> None:
+    """An API server that is too slow for Helm may be what the rollback replaces, and be gone at the second attempt."""
+
+    def slow_once() -> None:
+        if bench.diary.count("undo a to 1") == 1:
+            raise HelmUnfinished("Helm did not complete release 'a' within 330 s")
+
+    step = bench.step("a", apply_error=StepFailed("slow"), on_undo=slow_once)
+    assert run(bench.runner(), step) == RunResult("rolled-back", "slow")
+    assert "within 330 s; it is asked once more" in str(bench.recorder.events)
+
+
+def test_undo_that_helm_never_finishes_ends(bench: Bench) -> None:
+    """Each attempt takes minutes: a second one that changes nothing is the last."""
+    step = bench.step("a", apply_error=StepFailed("slow"), undo_error=HelmUnfinished("not within 330 s"))
+    assert run(bench.runner(), step).outcome == "failed"
+    assert bench.diary.count("undo a to 1") == 2
 
 
 def test_undo_that_keeps_losing_the_api_ends(bench: Bench) -> None:

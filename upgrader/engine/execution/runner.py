@@ -25,6 +25,7 @@ from upgrader.errors import (
     ApiUnavailable,
     ChangedMeanwhile,
     HelmError,
+    HelmUnfinished,
     Interrupted,
     StepFailed,
     UpgraderError,
@@ -281,11 +282,12 @@ class Runner:
     ) -> UpgraderError | None:
         """Undo one step and check its gates; try again if the API is lost meanwhile, as an undo can be repeated.
 
-        Rolling back a workload that can't run two instances at once interrupts the API again. `again`: its rollback
-        was begun before.
+        Rolling back a workload that can't run two instances at once interrupts the API again. Helm may need longer than
+        its timeout at the very API server that it takes back: once it has begun, the next one is faster. `again`: its
+        rollback was begun before.
         """
         failure: UpgraderError | None = None
-        refused, in_vain = "", False
+        refused, in_vain, unfinished = "", False, False
         for attempt in range(UNDO_ATTEMPTS):
             try:
                 # What doesn't hold is recovered below.
@@ -321,6 +323,10 @@ class Runner:
                 failure, self._overdue = error, isinstance(error, ApiLost)
                 refused = error.message if isinstance(error, HelmError) and is_refusal(error.message) else ""
                 lost = isinstance(error, ApiLost | ApiUnavailable)
+                if isinstance(error, HelmUnfinished) and not unfinished:
+                    unfinished = True
+                    self._note(f"{error.message}; it is asked once more: what it replaces may have made it slow")
+                    continue
                 if not lost and not refused and self._lifeline.holds:
                     return failure
                 self._note(f"the API server was lost, or rejected the rollback: {error.message}")
