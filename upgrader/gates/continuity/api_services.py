@@ -83,10 +83,20 @@ class ApiServiceWatch:
     def ask(self, kube: Kube, baseline: Baseline, servers: Sequence[str]) -> Verdict | None:
         """None when each that is Available answers through all these instances, but for those that didn't before.
 
-        To be called behind `check`. One that fails isn't asked through further instances, as each takes seconds.
+        To be called behind `check`. One that fails isn't asked through further instances, as each takes seconds; where
+        an instance itself doesn't answer, nothing more is asked.
         """
-        asked = (name for name in _of_others(baseline) if name in self._available)
-        return _worst([verdict for name in asked if (verdict := self._ask(kube, baseline, name, servers))])
+        verdicts: list[Verdict] = []
+        names = [name for name in _of_others(baseline) if name in self._available]
+        for number, name in enumerate(names):
+            verdict = self._ask(kube, baseline, name, servers)
+            verdicts += [verdict] if verdict else []
+            if verdict and verdict.kind is VerdictKind.UNKNOWN:
+                # An API that is overloaded, or away, says nothing of a backend.
+                for each in names[number:]:
+                    self._failing.works(each)
+                break
+        return _worst(verdicts)
 
     def skip(self) -> None:
         """They weren't read in this round, as what is asked before them wasn't answered."""
@@ -113,8 +123,6 @@ class ApiServiceWatch:
             try:
                 problem = _unanswered(kube, name, self._available[name], server)
             except ApiUnavailable as error:
-                # An API that is overloaded, or away, says nothing of a backend.
-                self._failing.works(name)
                 return unanswered(f"APIService {name}{_at(server)}", error)
             if problem:
                 return self._failing.fails(_unavailable(name, problem, server))

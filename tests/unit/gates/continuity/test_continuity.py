@@ -414,6 +414,33 @@ def test_aggregated_api_that_one_instance_has_never_reached(kube: LivingKube, cl
     assert VerdictKind.BROKEN in kinds_of(gate, clock, 80)
 
 
+def test_overloaded_api_is_not_asked_for_every_backend(
+    continuity: Continuity, kube: LivingKube, clock: FakeClock
+) -> None:
+    """Where an instance rejects one such request, the others would only add to its load; and a backend that failed
+    before hasn't failed all the time in which it wasn't asked.
+    """
+    kube.api_service("v1beta2.custom.example.com", available=True)
+    rejected, last = (f"/apis/{group}?timeout=6s" for group in ("metrics.k8s.io/v1beta1", "custom.example.com/v1beta2"))
+    continuity.compare_with(continuity.take(print, begun=False), clock.now())
+    gate, lost = gates(continuity)[0], no_service(0, "HTTP 503 service unavailable")
+    kube.raw_answers[last] = lost
+    kinds_of(gate, clock, 4)
+    kube.raw_answers[rejected] = no_service(429, "too many requests")
+    asked, real = [], kube.raw
+
+    def raw(path: str, *, server: str = "", token: str = "") -> str:
+        asked.extend([path] if path.endswith("?timeout=6s") else [])
+        return real(path, server=server, token=token)
+
+    kube.raw = raw  # type: ignore[method-assign]
+    assert kinds_of(gate, clock, 70)[-1] is VerdictKind.UNKNOWN
+    assert set(asked[-60:]) == {rejected}
+    kube.raw_answers[rejected] = "{}"
+    assert VerdictKind.BROKEN not in kinds_of(gate, clock, 60)
+    assert VerdictKind.BROKEN in kinds_of(gate, clock, 20)
+
+
 def test_aggregated_api_that_is_slow_works(continuity: Continuity, kube: LivingKube, clock: FakeClock) -> None:
     """A backend that needs 3 s for each answer is Available to Kubernetes, before the run and after each step."""
     discovery = "/apis/metrics.k8s.io/v1beta1?timeout"
