@@ -24,6 +24,10 @@ WORSE_WINDOWS = 3
 """Windows in a row in which the same kind of refusal has risen, after which this is no start-up noise."""
 CROWDED_SECONDS = 30.0
 """For which clients that all connect again, and list all that they know, may find too few seats."""
+_FEW_SEATS_WINDOWS = 4
+"""Windows for which an instance with far fewer seats is watched: its clients may just be connecting, and a request is
+rejected only after a quarter of its time in a queue, 15 s by default.
+"""
 _LOGIN = "401"
 """What is refused before the API looks at what is asked: who asks isn't known, or is no longer."""
 _ONE_CLIENT = 3.0
@@ -60,6 +64,10 @@ class _Instance:
     last: Counters
     seconds: float = 0.0
     """The length of the last window."""
+    windows: int = 0
+    """How many were read of this process."""
+    fewer: str = ""
+    """That it has far fewer seats than before the run, in words."""
     worse: int = 0
     crowded: _Crowd | None = None
     """Since when too few seats are left, if its clients notice."""
@@ -128,6 +136,9 @@ class ClientsGate:
         if not all(server in self._seen and self._seen[server].window for server in servers):
             what = "kube-apiserver's clients: waiting for the second reading of its metrics"
             return pending(what, remedy=_UNREAD_REMEDY)
+        few = next((seen.fewer for seen in self._seen.values() if seen.windows < _FEW_SEATS_WINDOWS and seen.fewer), "")
+        if few:
+            return pending(f"kube-apiserver has {few}: waiting to see whether they are enough", remedy=_REMEDY)
         excused = next((seen.excused for seen in self._seen.values() if seen.excused), "")
         if excused:
             return holds(
@@ -151,13 +162,14 @@ class ClientsGate:
         if seen is None or window is None:  # the first reading, or another instance answers
             self._seen[server] = _Instance(now, found)
             return
-        reading = self._seen[server] = _Instance(now, found, now - seen.read_at, window=window)
+        reading = self._seen[server] = _Instance(now, found, now - seen.read_at, seen.windows + 1, window=window)
         everywhere = together(each.window for each in self._seen.values() if each.window)
         known = self._baseline().clients
         refusals = more_refusals(known, window, everywhere) or more_refusals(known, everywhere, everywhere)
         if self._own_fault(everywhere):
             reading.excused = refusals.pop(_LOGIN, "")
         queued, fewer = more_queued(known, window), fewer_seats(known, window)
+        reading.fewer = fewer
         # With far fewer seats than before, however few are rejected among all that are answered.
         rejected = more_refusals(known, window, everywhere, floor=0.0).get(TOO_MANY, "") if fewer else ""
         if fewer and (queued or rejected):

@@ -167,6 +167,15 @@ def test_fewer_seats_that_are_enough(queues: list[int], before: int) -> None:
     assert verdicts[-1].kind is VerdictKind.HOLDS
 
 
+def test_fewer_seats_are_watched_for_longer() -> None:
+    """Behind a restart nobody waits yet: clients are still connecting, and what waits is rejected only after 15 s."""
+    verdicts = watch(*(metrics(requests=300 * n, seats=9) for n in range(1, 7)))
+    assert [verdict.kind for verdict in verdicts] == [VerdictKind.PENDING] * 4 + [VerdictKind.HOLDS] * 2
+    assert "9 seats for requests, 608 before this run" in verdicts[3].reason
+    late = watch(*(metrics(requests=300 * n, seats=9, queued=20 * (n > 2)) for n in range(1, 12)))
+    assert late[-1].kind is VerdictKind.BROKEN and VerdictKind.HOLDS not in {verdict.kind for verdict in late}
+
+
 def test_as_many_seats_as_before_and_a_queue() -> None:
     """A priority level that somebody adds takes seats from the others, and none from all of them: no flag has changed,
     and only the deadline ends the wait.
