@@ -15,6 +15,7 @@ from tests.contract.checking import checked
 from upgrader.adapters.kube import KubeAdapter
 from upgrader.app.observe_cluster import observe
 from upgrader.gates.continuity.served_groups import read_groups
+from upgrader.gates.continuity.server_metrics import parse
 from upgrader.model.emulation import ServerVersion
 from upgrader.model.version import KubernetesVersion
 from upgrader.preflight.all_checks import run_checks
@@ -42,6 +43,8 @@ class Turn:
     """How many objects it was given."""
     checked: tuple[str, ...]
     """What the check of versions finds before an upgrade to the next minor."""
+    seats: float
+    """How many requests it answers at once."""
 
 
 @pytest.fixture(scope="module")
@@ -60,13 +63,19 @@ def turns(servers: ApiServers) -> Mapping[str, Turn]:
             assert written in (0, len(stored_kinds(kube))), "there is an object of every kind"
             told, groups = ServerVersion.parse(kube.raw("/version")), read_groups(kube)
             own = tuple(group for group in groups if ".example/" not in group)
-            done[name] = Turn(told, own, found, digests(kube, "before", "meanwhile"), written, _checked(kube))
+            seats = parse(kube.raw("/metrics")).seats
+            done[name] = Turn(told, own, found, digests(kube, "before", "meanwhile"), written, _checked(kube), seats)
     return done
 
 
 def _checked(kube: KubeAdapter) -> tuple[str, ...]:
     context = replace(checked(kube), observed=observe(kube, FakeHelm(), ()), target=KubernetesVersion(1, 38, 0))
     return tuple(item.id for item in run_checks(context, [("version", check_version)]))
+
+
+def test_seats_are_as_many_as_two_flags_say(turns: Mapping[str, Turn]) -> None:
+    """Of either version: 400 and 200 by default, rounded up for each of some priority levels, of which one is new."""
+    assert all(600 <= turn.seats < 620 for turn in turns.values()), turns
 
 
 def test_emulating_server_is_the_old_one_to_its_clients(turns: Mapping[str, Turn]) -> None:
