@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -106,6 +107,35 @@ def test_a_thousand_nodes_are_read_in_two_pages(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(kube, "list", counted)
     apply(kube)
     assert sorted(lists) == ["nodes", "nodes", "pods"] and not kube.created
+
+
+class Mortal(dict[str, Any]):
+    """An object that, unlike a plain dict, tells when it is gone."""
+
+    __hash__ = object.__hash__  # type: ignore[assignment]
+
+
+def test_what_nodes_list_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a thousand nodes pull, none of them is in memory with the images that its kubelet reports."""
+    kube, alive = Kubelets(*(f"worker-{number}" for number in range(20))), weakref.WeakSet[Mortal]()
+    each, create, most = kube.each, kube.create, [0]
+
+    def mortal(*given: Any, **named: Any) -> Iterator[KubeObject]:
+        for item in each(*given, **named):
+            made = Mortal(item)
+            alive.add(made)
+            yield made
+            del made
+
+    def counted(*given: Any, **named: Any) -> KubeObject:
+        most.append(len(alive))
+        return create(*given, **named)
+
+    monkeypatch.setattr(kube, "each", mortal)
+    monkeypatch.setattr(kube, "create", counted)
+    apply(kube)
+    pulled_on, kept = len(kube.created), max(most)
+    assert (pulled_on, kept <= 1) == (20, True)
 
 
 def test_nodes_that_list_their_images_are_not_asked() -> None:

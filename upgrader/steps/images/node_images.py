@@ -20,6 +20,7 @@ class NodeNeeds:
     """What a node still needs: the workloads' pods, with the images that it doesn't list."""
 
     node: KubeObject
+    """Only its name and its `nodeInfo`: of thousands of nodes, the images that they list are not kept."""
     pods: tuple[PlannedPods, ...]
 
     @property
@@ -43,7 +44,12 @@ def needs_of(node: KubeObject, planned: Iterable[PlannedPods], found: FoundImage
         missing = tuple(image for image in each.images if _always(image) or full_name(image.name) not in listed)
         if missing:
             pods.append(replace(each, images=missing))
-    return NodeNeeds(node, tuple(pods))
+    return NodeNeeds(_brief(node), tuple(pods))
+
+
+def _brief(node: KubeObject) -> KubeObject:
+    info = (node.get("status") or {}).get("nodeInfo") or {}
+    return {"metadata": {"name": node["metadata"]["name"]}, "status": {"nodeInfo": info}}
 
 
 def not_ready(node: KubeObject) -> bool:
