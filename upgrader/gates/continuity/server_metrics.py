@@ -28,6 +28,8 @@ _PREFIXES = (
     "apiserver_request_duration_seconds_bucket{",
     "process_start_time_seconds",
 )
+_COUNTED = re.compile(f"^(?:{'|'.join(map(re.escape, _PREFIXES))}).*", re.MULTILINE)
+"""One line at a time: all of them as a list would be the text once more, which may have ten megabytes."""
 _BUILT_IN_LEVELS = frozenset(
     {"catch-all", "global-default", "leader-election", "node-high", "system", "workload-high", "workload-low"}
 )
@@ -83,9 +85,7 @@ def parse(text: str) -> Counters:
     refused: dict[str, float] = defaultdict(float)
     denied: dict[str, float] = defaultdict(float)
     durations: dict[str, dict[float, float]] = defaultdict(lambda: defaultdict(float))
-    for line in text.splitlines():
-        if not line.startswith(_PREFIXES):
-            continue
+    for line in _lines(text):
         body, _, number = line.rpartition(" ")
         name, _, rest = body.partition("{")
         labels = dict(_LABEL.findall(rest))
@@ -122,13 +122,18 @@ def parse(text: str) -> Counters:
     return Counters(start, requests, dict(refused), histograms, dict(denied), queued, seats)
 
 
+def _lines(text: str) -> Iterator[str]:
+    """Those that count."""
+    return (found[0] for found in _COUNTED.finditer(text))
+
+
 def answered(text: str) -> float:
     """How many requests for objects an instance has answered since it started. Not those that it refused or failed
     (401, 403, 429, 5xx), that last as long as their clients want, that renew Leases, as an idle cluster does all the
     time, or that aren't for objects, such as probes. Who asked isn't said. Raises ValueError where a number is missing.
     """
     total = 0.0
-    for line in text.splitlines():
+    for line in _lines(text):
         if not line.startswith(_REQUESTS):
             continue
         body, _, number = line.rpartition(" ")
