@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
+from io import BytesIO
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from kubernetes.client.rest import RESTClientObject
 from kubernetes.config import ConfigException, load_kube_config_from_dict
 
 from upgrader.config.kubeconfig import KubeconfigContext, Login
+from upgrader.contract.json_list import JsonList
 from upgrader.errors import ApiError, ApiUnavailable, ConfigError, CredentialsRefused
 from upgrader.ports import Clock
 from upgrader.wait_and_retry import retry
@@ -73,6 +75,8 @@ class ApiRequest:
     """Whether the answer is one JSON object; an incomplete object is then an error."""
     accept: str = ""
     """The media type to ask for; "" accepts JSON, or else anything."""
+    keep: Callable[[dict[str, Any]], dict[str, Any]] | None = None
+    """What is kept of each item of a list, which is read an item at a time; None: the answer is no list."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +85,7 @@ class ApiAnswer:
 
     status: int
     body: bytes
+    """Of a list, whose items are in `found`, only how it begins."""
     retry_after: float
     found: dict[str, Any] | None = None
     """The body as a JSON object; None if no JSON was requested."""
@@ -161,8 +166,12 @@ class ApiClient:
 
     def _exchange(self, request: ApiRequest, deadline: float) -> ApiAnswer:
         with self._open(request, deadline - self._clock.monotonic()) as response:
-            body = b"".join(self._chunks(response, deadline))
-            found = _object(body) if request.wants_object and response.status < 300 else None
+            chunks = self._chunks(response, deadline)
+            if request.keep is not None and response.status < 300:
+                body, found = _list(chunks, request.keep)
+            else:
+                body = _joined(chunks)
+                found = _object(body) if request.wants_object and response.status < 300 else None
             headers = response.headers
             pause = _seconds(headers.get("Retry-After", ""))
             return ApiAnswer(response.status, body, pause, found, headers.get("Date", ""))
@@ -310,6 +319,35 @@ def _configuration(context: KubeconfigContext, server: str) -> Configuration:
 
 class _CutOff(ConnectionError):
     """A truncated JSON object, although the connection was closed properly."""
+
+
+def _joined(chunks: Iterable[bytes]) -> bytes:
+    """All of them, without a second copy: `/metrics` may have ten megabytes."""
+    whole = BytesIO()
+    for chunk in chunks:
+        whole.write(chunk)
+    return whole.getvalue()
+
+
+def _list(
+    chunks: Iterable[bytes], keep: Callable[[dict[str, Any]], dict[str, Any]]
+) -> tuple[bytes, dict[str, Any] | None]:
+    """How it begins, and the object; None for anything else. Raises _CutOff for a truncated object.
+
+    A page of 500 nodes has 8 MiB, and several times as many once it is parsed: no more of it is there at a time than
+    what is kept.
+    """
+    begun, size, items, reader = b"", 0, list[dict[str, Any]](), JsonList()
+    try:
+        for chunk in chunks:
+            begun, size = begun or chunk, size + len(chunk)
+            items += map(keep, reader.feed(chunk))
+        items += map(keep, reader.end())
+    except ValueError as error:
+        if size > len(begun) and begun.lstrip().startswith(b"{"):
+            raise _CutOff(f"the response was truncated after {size} bytes") from error
+        return begun, _object(begun)  # what has no entries, or is no object
+    return begun, {**reader.rest, "items": items} if reader.has_items else reader.rest
 
 
 def _object(body: bytes) -> dict[str, Any] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import cached_property
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from upgrader.adapters.clock import SystemClock
+from upgrader.adapters.lean_items import lean_items
 from upgrader.errors import ApiError
 from upgrader.ports import AT_ONCE, Clock, Kind, KubeObject
 
@@ -69,12 +70,12 @@ class KubeAdapter:
         path, what = _path(kind, namespace), _what("list", kind, namespace)
         query = {"labelSelector": labels, "fieldSelector": fields}
         try:
-            return tuple(_lean(kind, item) for items in self._pages(path, what, query, AT_ONCE) for item in items)
+            return tuple(item for items in self._pages(kind, path, what, query, AT_ONCE) for item in items)
         except ApiError as error:
             if error.status != 410:
                 raise
             # The pages are of one moment, which the API has forgotten: in one piece, then.
-            return tuple(_lean(kind, item) for item in self._page(path, what, query).get("items") or ())
+            return tuple(self._page(kind, path, what, query).get("items") or ())
 
     def each(
         self, kind: Kind, namespace: str = "", *, labels: str = "", at_once: int = AT_ONCE, metadata_only: bool = False
@@ -84,7 +85,7 @@ class KubeAdapter:
         seen, before = set[str](), -1
         while True:
             try:
-                for items in self._pages(path, what, {"labelSelector": labels}, at_once, accept):
+                for items in self._pages(kind, path, what, {"labelSelector": labels}, at_once, accept):
                     while items:
                         item = items.popleft()  # what was handed out is not kept while the next page is read
                         key = f"{item['metadata'].get('namespace', '')}/{_name(item)}"
@@ -100,12 +101,12 @@ class KubeAdapter:
                 before = len(seen)
 
     def _pages(
-        self, path: str, what: str, query: dict[str, str], size: int, accept: str = ""
+        self, kind: Kind, path: str, what: str, query: dict[str, str], size: int, accept: str = ""
     ) -> Iterator[deque[KubeObject]]:
         """The items of a list, page by page; the caller may empty a page."""
         token = ""
         while True:
-            page = self._page(path, what, {**query, "limit": str(size), "continue": token}, accept)
+            page = self._page(kind, path, what, {**query, "limit": str(size), "continue": token}, accept)
             token = str((page.get("metadata") or {}).get("continue") or "")
             yield deque(page.pop("items", None) or ())
             if not token:
@@ -116,7 +117,7 @@ class KubeAdapter:
         # With a selector, the server never says how many are left: one object alone would tell nothing.
         counted, query = 0, {"limit": str(AT_ONCE) if labels else "1", "labelSelector": labels}
         while True:
-            page = self._page(_path(kind, namespace), what, query, _METADATA_ONLY)
+            page = self._page(kind, _path(kind, namespace), what, query, _METADATA_ONLY)
             meta = page.get("metadata") or {}
             counted += len(page.get("items") or ()) + int(meta.get("remainingItemCount") or 0)
             if not meta.get("continue") or "remainingItemCount" in meta:
@@ -255,8 +256,11 @@ class KubeAdapter:
         body: KubeObject | None = None,
         content_type: str = "application/json",
         accept: str = "",
+        keep: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
     ) -> dict[str, Any]:
-        request = self._request(method, path, what, query, body, content_type, wants_object=True, accept=accept)
+        request = self._request(
+            method, path, what, query, body, content_type, wants_object=True, accept=accept, keep=keep
+        )
         answer = self._client.send(request)
         # Every answer of the API names its kind: a proxy's own words to whom it doesn't know are no empty list.
         found = answer.found
@@ -264,8 +268,8 @@ class KubeAdapter:
             raise _not_kubernetes(answer.body, what)
         return found
 
-    def _page(self, path: str, what: str, query: dict[str, str], accept: str = "") -> dict[str, Any]:
-        page = self._json("GET", path, what, query, accept=accept)
+    def _page(self, kind: Kind, path: str, what: str, query: dict[str, str], accept: str = "") -> dict[str, Any]:
+        page = self._json("GET", path, what, query, accept=accept, keep=lean_items() if kind in _MANY else _whole)
         if not page["kind"].endswith("List") and "items" not in page:  # a custom resource may call its list otherwise
             raise _not_kubernetes(json.dumps(page).encode(), what)
         return page
@@ -281,18 +285,15 @@ class KubeAdapter:
         retry: bool = True,
         wants_object: bool = False,
         accept: str = "",
+        keep: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
     ) -> ApiRequest:
         from upgrader.adapters.apiclient import ApiRequest
 
         asked = {key: value for key, value in (query or {}).items() if value}
-        return ApiRequest(method, path, what, asked, body, content_type, retry, wants_object, accept)
+        return ApiRequest(method, path, what, asked, body, content_type, retry, wants_object, accept, keep)
 
 
-def _lean(kind: Kind, item: KubeObject) -> KubeObject:
-    """Without who wrote which field, of what there are thousands: that is half of a pod, and lists of them are kept."""
-    metadata = item.get("metadata")
-    if kind in _MANY and isinstance(metadata, dict):
-        metadata.pop("managedFields", None)
+def _whole(item: dict[str, Any]) -> dict[str, Any]:
     return item
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from testkit.fakes.clock import FakeClock
+from testkit.memory import TracedMemory
 from tests.unit.adapters.conftest import ScriptedServer, write_kubeconfig
 from upgrader.adapters.kube import KubeAdapter
 from upgrader.errors import ApiError, ApiUnavailable, ConfigError
@@ -119,6 +120,36 @@ def test_lists_of_what_there_are_thousands_are_kept_without_their_writers(
     (found,) = kube.list(kind)
     assert ("managedFields" in found["metadata"]) == kept
     assert found["spec"] == {"x": 1}
+
+
+def test_a_page_of_nodes_is_kept_in_little_memory(kube: KubeAdapter, server: ScriptedServer) -> None:
+    """Of 200 nodes with fifty images each, no more is there at a time than what differs: not the answer, and not who
+    wrote which field.
+    """
+    images = [{"names": [f"registry.example/service-{number}@sha256:{number:064x}"]} for number in range(50)]
+    written: dict[str, object] = {f"f:{'x' * 50}-{number}": {} for number in range(100)}
+    nodes = [
+        {
+            "metadata": {"name": f"worker-{number}", "managedFields": [{"fieldsV1": written}]},
+            "status": {"images": images},
+        }
+        for number in range(200)
+    ]
+    body = json.dumps({"kind": "NodeList", "metadata": {}, "items": nodes}).encode()
+    server.answers((200, {}, body))
+    kube.count(NODES)
+    with TracedMemory() as memory:
+        assert sum(1 for _ in kube.each(NODES)) == 200
+        most, limit = memory.most, 1.5 * len(body)
+    assert most < limit, "three times that if they were parsed together"
+
+
+def test_truncated_list_is_asked_for_again(kube: KubeAdapter, server: ScriptedServer) -> None:
+    """However long it is: what was read of it before its end was missing is not told."""
+    _, _, whole = page(*(f"pod-{number:05}" for number in range(5000)))
+    server.answers((200, {}, whole[:-100]), (200, {}, whole))
+    assert len(kube.list(PODS)) == 5000
+    assert len(server.asked) == 2
 
 
 def test_list_comes_in_pages(kube: KubeAdapter, server: ScriptedServer) -> None:

@@ -12,6 +12,7 @@ from typing import Any, Generic, Self, TypeVar
 
 import aiohttp
 
+from upgrader.contract.json_list import LARGEST_OBJECT_BYTES, JsonList
 from upgrader.in_cluster.guard.guard_errors import (
     AnswerTooLarge,
     ApiAway,
@@ -21,7 +22,6 @@ from upgrader.in_cluster.guard.guard_errors import (
     VersionGone,
 )
 from upgrader.in_cluster.guard.runtime.connection import Connection
-from upgrader.in_cluster.guard.runtime.json_list import LARGEST_OBJECT_BYTES, JsonList
 from upgrader.in_cluster.guard.runtime.resource import Object, Resource
 
 __all__ = ["JSON_PATCH", "MERGE_PATCH", "Api", "Kept", "Page"]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from testkit.memory import TracedMemory
-from upgrader.in_cluster.guard.runtime.json_list import JsonList
+from upgrader.contract.json_list import JsonList
 
 
 def read(chunks: Iterable[bytes], reader: JsonList) -> list[dict[str, Any]]:
