@@ -377,7 +377,7 @@ def test_job_is_created_once(hub: Hub, site: Site) -> None:
         after = site.job("a")
         assert before and after and before["metadata"]["uid"] == after["metadata"]["uid"] and executor.running(path)
         other = replace(executor, settings=replace(executor.settings, queue="other"))
-        with pytest.raises(UsageError, match="already exists, with another content"):
+        with pytest.raises(UsageError, match="already exists, with different content"):
             other.prepare(path, arguments)()
 
 

@@ -278,7 +278,7 @@ def declare_jobs_gone(folder: Path, uid: str, reason: str) -> None:
 
     jobs_gone(folder, uid, reason)
     _refresh(folder)
-    say("The campaign goes on with another management cluster: upgrader fleet run")
+    say("Continue the campaign with another management cluster: upgrader fleet run")
 
 
 @fleet.command(hidden=True)

@@ -56,7 +56,8 @@ class SoakSection(Section):
 
     duration: Duration = Field(
         alias="for",
-        description="How long after the stage's last run. Then each upgraded cluster must answer, at the target.",
+        description="How long it lasts after the stage's last run. Then each upgraded cluster must answer with the "
+        "target version.",
         examples=["24h"],
     )
     min_requests: int = Field(
@@ -64,9 +65,9 @@ class SoakSection(Section):
         ge=0,
         description="How many requests for objects an API server of each upgraded cluster must have answered since the "
         "cluster's run ended, by its own metrics. Not counted: 401, 403, 429 and 5xx, watches and connections, Leases, "
-        "probes. Its metrics don't tell users from controllers and kubelets, which also ask in an idle cluster. With "
-        "several controllers, one that answers is asked; if it wasn't asked within an hour of the run's end, and has "
-        "not restarted since, it counts from when it is.",
+        "probes. The metrics don't distinguish users from controllers and kubelets, which also send requests in an "
+        "idle cluster. With several controllers, only one of them is asked. If it wasn't asked within an hour of the "
+        "run's end, and hasn't restarted since, requests count from the first time that it is asked.",
         examples=[10000],
     )
 
@@ -96,8 +97,13 @@ class MaxFailuresSection(Section):
 class OnUnreachableSection(Section):
     """What becomes of a cluster whose API doesn't answer before its run."""
 
-    wait: Duration = Field(default=48 * 3600.0, description="How long it is asked again.", examples=["48h"])
-    then: Literal["skip", "stop"] = Field(default="stop", description="`stop` waits for a person, `skip` goes on.")
+    wait: Duration = Field(
+        default=48 * 3600.0, description="How long it is asked again before `then` applies.", examples=["48h"]
+    )
+    then: Literal["skip", "stop"] = Field(
+        default="stop",
+        description="`stop`: the campaign waits for a person. `skip`: it continues without the cluster.",
+    )
 
 
 class StageSection(Section):
@@ -114,7 +120,7 @@ class StageSection(Section):
     )
     max_failures: MaxFailuresSection = MaxFailuresSection()
     on_unreachable: OnUnreachableSection = OnUnreachableSection()
-    soak: SoakSection | None = Field(default=None, description="What must be so before the next stage begins.")
+    soak: SoakSection | None = Field(default=None, description="What must hold before the next stage begins.")
 
 
 class DomainsSection(Section):
@@ -207,15 +213,15 @@ class FleetSpec(Section):
     exclusions: list[ExclusionSection] = Field(default=[], description="Days on which no run begins.")
     expected_run: Duration = Field(
         default=1800.0,
-        description="How long a run is thought to take, before the campaign has measured one. A run begins only if "
-        "twice that time, for its rollback, is left of the window.",
+        description="The expected duration of a run, until the campaign has measured one. A run begins only if the "
+        "window has twice that time left, because of a possible rollback.",
         examples=["30m"],
     )
     kubeconfig_exec: list[Text] = Field(
         default=[],
         description="Commands that kubeconfigs may run for credentials (`exec`): names that are searched on PATH, or "
-        "absolute paths. All who can change a cluster folder can run them as your user, with any arguments and "
-        "environment, and so any code.",
+        "absolute paths. Anyone who can change a cluster folder can run them as your user, with any arguments "
+        "and environment, and so any code.",
         examples=[["aws"]],
     )
     observability: FleetObservabilitySection = FleetObservabilitySection()

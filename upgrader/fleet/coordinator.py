@@ -352,7 +352,7 @@ class Coordinator:
         if (now - last).total_seconds() < SILENT_SECONDS:
             return ""
         return (
-            f"its run to go on: {sign.process} has written nothing since {last:%Y-%m-%d %H:%M}Z; see "
+            f"its run to continue: {sign.process} has written nothing since {last:%Y-%m-%d %H:%M}Z; see "
             f"{sign.log or attempt} and the cluster. If it hangs, {sign.to_end}: the run is then resumed"
         )
 

@@ -50,7 +50,7 @@ def pins_differ(begun: Pins | None, now: Pins) -> str:
     if begun is None or begun == now:
         return ""
     if begun.upgrader != now.upgrader:
-        return f"the campaign was begun with upgrader {begun.upgrader}; this is {now.upgrader}"
+        return f"the campaign began with upgrader {begun.upgrader}; this is {now.upgrader}"
     what = "charts" if begun.charts != now.charts else "program files"
     return f"the {what} of upgrader {now.upgrader} have changed since the campaign began"
 

@@ -57,7 +57,7 @@ def run_in_job(
     try:
         environ = _prepared(chunks, folder, copies, pins)
         if signals.told:
-            raise Interrupted("the Job's pod was told to end before its run began; nothing was changed")
+            raise Interrupted("the Job's pod was terminated before its run began; nothing was changed")
         return _run([*program, *arguments], environ, termination, output, signals)
     except UpgraderError as error:
         end = CommandEnded(error.exit_code, error=error_form(error, str(folder)))
@@ -78,7 +78,7 @@ def _run(
             last = line if line.strip() else last
         code = run.wait()
     if signals.have_ended(code):
-        raise Interrupted("the Job's pod was told to end, and its run ended without a word")
+        raise Interrupted("the Job's pod was terminated, and its run ended without a result")
     _leave(last, termination)
     return code if code >= 0 else 128 - code
 

@@ -263,7 +263,7 @@ class JobsExecutor:
             there = self.kube.get(JOBS, mine.name, mine.namespace)
             if there is None or digest_of(there) != digest_of(job):
                 raise UsageError(
-                    f"{mine.shown} already exists, with another content",
+                    f"{mine.shown} already exists, with different content",
                     remedy=f"Find out who created it: kubectl -n {mine.namespace} get job {mine.name} -o yaml. Delete "
                     "it when it has no running pod.",
                 ) from error
@@ -290,7 +290,7 @@ class JobsExecutor:
 def way_out(hub: str) -> str:
     """What helps if the management cluster with this UID is lost."""
     return (
-        "If it is gone for good, and none of its nodes runs a pod any more, say so, and use another one: upgrader "
+        "If it is gone for good, and none of its nodes runs a pod, confirm that, and use another one: upgrader "
         f"fleet jobs-gone {hub} --reason TEXT"
     )
 

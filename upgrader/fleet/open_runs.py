@@ -32,8 +32,8 @@ def refuse_open_runs(fleet: Fleet, before: Fleet | None, state: CampaignState) -
         "clusters have runs without an end: "
         + first_few([f"{name} ({why})" for name, (_, why) in reversed(found.items())])
         + "; no campaign was started",
-        remedy=f"End each first: `upgrader -C {shown(found[first][0])} resume` or `rollback`; or `upgrader fleet run` "
-        "with the files of the campaign that it is of. Or name the cluster in `exclude`.",
+        remedy=f"End each first: `upgrader -C {shown(found[first][0])} resume` or `rollback`; or use "
+        "`upgrader fleet run` with the files of its campaign. Or name the cluster in `exclude`.",
     )
 
 
@@ -44,9 +44,9 @@ def open_run(folder: Path, active: bool = False) -> str:
     """
     run = newest_upgrade(folder / "runs")
     if run is None:
-        return "its campaign has begun a run, of which there is no journal" if active else ""
+        return "its campaign has begun a run that has no journal" if active else ""
     if run.problem:
-        return f"how run {run.name} ended isn't known: {run.problem}"
+        return f"the outcome of run {run.name} is unknown: {run.problem}"
     is_open = run.state.started is not None and run.outcome == "interrupted" and not built_on(run)
     return f"run {run.name}" if is_open else ""
 

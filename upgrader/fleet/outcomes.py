@@ -136,7 +136,7 @@ def _unknown(name: str, run: PastRun | None, cluster: str) -> Result | None:
     """Of a run whose journal isn't there, or isn't valid."""
     if not name or (run is not None and not run.problem):
         return None
-    reason = f"how run {name} ended isn't known: {run.problem if run else 'it has no journal'}"
+    reason = f"the outcome of run {name} is unknown: {run.problem if run else 'it has no journal'}"
     return Result("interrupted", name, cause_of("", reason.replace(name, "RUN"), cluster), reason, open=True)
 
 

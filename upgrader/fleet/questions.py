@@ -136,7 +136,7 @@ class Questions:
         try:
             used = kubeconfig_of(folder, self.commands, self.environ)
         except UpgraderError as error:
-            reason = f"it isn't known which cluster its kubeconfig leads to: {error.message}"
+            reason = f"it is unknown to which cluster its kubeconfig leads: {error.message}"
             raise _Wrong("identity", f"{reason} {error.remedy}".strip()) from error
         if used.pinned != approved.kubeconfig:
             raise self._changed("the server, CA, command or a file in its kubeconfig has changed", cluster)
@@ -162,7 +162,7 @@ class Questions:
         except ApiError as error:
             return Found("unreachable", error.message, used)
         except UpgraderError as error:
-            return Found("identity", f"it isn't known which cluster its kubeconfig leads to: {error.message}")
+            return Found("identity", f"it is unknown to which cluster its kubeconfig leads: {error.message}")
         if other := other_cluster(answer, cluster):
             return Found("identity", other)
         # Before it begins: a folder that knows none of them couldn't tell its run from an earlier one.
@@ -218,6 +218,6 @@ def _damaged(unread: Unread) -> str:
     """That it answers, and keeps journals that say nothing."""
     secrets = " ".join(map(secret_name, unread.runs))
     return (
-        f"how its earlier runs {', '.join(unread.runs)} ended isn't known: {unread.since('')}. If you know that no "
-        f"upgrade of them is without an end, remove their journals: kubectl -n kube-system delete secret {secrets}"
+        f"the outcome of its earlier runs {', '.join(unread.runs)} is unknown: {unread.since('')}. If you know that "
+        f"none of these upgrades is incomplete, remove their journals: kubectl -n kube-system delete secret {secrets}"
     )

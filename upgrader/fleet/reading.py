@@ -86,7 +86,7 @@ class _Inventory:
                 self.problems.append(
                     self.document.error(
                         ("clusters", index, "folder"),
-                        f"{shown(folder)}, the folder of cluster {entry.name}, is no cluster folder: it has no "
+                        f"{shown(folder)}, the folder of cluster {entry.name}, is not a cluster folder: it has no "
                         "upgrader.yaml",
                         remedy="Write it with `upgrader -C DIR init`.",
                     )
@@ -167,7 +167,7 @@ class _Reader:
 
     def _stage(self, where: KeyPath, section: StageSection) -> Stage:
         if section.max_concurrency == NONE:
-            self._wrong((*where, "maxConcurrency"), "of no clusters at once, none would ever be upgraded")
+            self._wrong((*where, "maxConcurrency"), "it allows no cluster at a time, so none would be upgraded")
         failures = section.max_failures
         return Stage(
             name=section.name,
@@ -202,7 +202,7 @@ class _Reader:
             return None
         if without := [each.name for each in clusters if section.label not in each.labels]:
             self._wrong(
-                ("domains", "label"), f"{first_few(without)}: without the label {section.label}, a domain isn't known"
+                ("domains", "label"), f"{first_few(without)}: no label {section.label}, so the domain is unknown"
             )
         return Domains(section.label, section.one_at_a_time)
 
@@ -237,7 +237,7 @@ class _Reader:
 
     def _opens(self, where: KeyPath, window: Window, exclusions: tuple[Exclusion, ...]) -> None:
         if next(window.openings(self.now), None) is None:
-            self._wrong((*where, "cron"), f"the window never opens: no day of the next {YEARS} years is as it says")
+            self._wrong((*where, "cron"), f"the window never opens: no day of the next {YEARS} years matches")
             return
         needed = 2 * self.spec.expected_run
         if window.seconds < needed:
@@ -263,5 +263,5 @@ class _Reader:
         try:
             return ZoneInfo(section.time_zone)
         except (ZoneInfoNotFoundError, ValueError, OSError):  # a folder of zones, a path out of it
-            self._wrong((*where, "timeZone"), f"'{section.time_zone}' is no IANA time zone, such as Europe/Berlin")
+            self._wrong((*where, "timeZone"), f"'{section.time_zone}' is not an IANA time zone such as Europe/Berlin")
             return None

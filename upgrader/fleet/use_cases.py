@@ -436,9 +436,9 @@ def jobs_gone(folder: Path, hub: str, reason: str) -> None:
         raise UsageError(f"campaign {campaign.name} has no Jobs: its runs are processes")
     if hub != state.hub:
         raise UsageError(
-            f"the Jobs of campaign {campaign.name} are on the management cluster with the UID {state.hub}, and not on "
+            f"the Jobs of campaign {campaign.name} are on the management cluster with the UID {state.hub}, not on "
             f"{hub}",
-            remedy="Name the one that is gone; if it is another one, nothing needs to be done.",
+            remedy="Pass the UID of the lost management cluster; if another one is lost, nothing needs to be done.",
         )
     with folder_lock(folder, lock_holder(), system_clock(), status=_STATUS):
         _ask(campaign, JobsGone(hub, own_name(), reason))

@@ -528,8 +528,8 @@ def test_cluster_with_a_damaged_journal_of_an_earlier_run(machine: Machine) -> N
     decision, state = one.look()
     assert (state.clusters["a"].phase, state.clusters["a"].problem) == ("waiting", "journals")
     assert decision.waits["a"].person and not machine.begun
-    said = "ended isn't known: it has no readable journal"
-    assert f"how its earlier runs 20251201T000000-v1.36.3 {said}" in decision.waits["a"].reason
+    said = "is unknown: it has no readable journal"
+    assert f"the outcome of its earlier runs 20251201T000000-v1.36.3 {said}" in decision.waits["a"].reason
     assert "kubectl -n kube-system delete secret upgrader.run.20251201t000000-v1.36.3" in decision.waits["a"].reason
     damaged, machine.unread = machine.unread, Unread()
     machine.clock.sleep(61)
@@ -615,7 +615,7 @@ def test_another_upgrader_in_the_middle(machine: Machine, pins: Pins) -> None:
     machine.pins = pins
     decision, state = one.run(lambda *_: None)
     assert machine.begun == {"a": 1} and state.clusters["a"].active
-    assert "since the campaign began" in decision.stop or "was begun with upgrader 1" in decision.stop
+    assert "since the campaign began" in decision.stop or "began with upgrader 1" in decision.stop
     assert decision.waits["a"].person and decision.waits["a"].reason == decision.stop
     machine.pins = PINS
     assert coordinator(machine, campaign).run(lambda *_: None)[0].done

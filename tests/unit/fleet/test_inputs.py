@@ -241,6 +241,6 @@ def test_pins() -> None:
     pins = own_pins()
     assert pins == own_pins() and pins_differ(pins, pins) == "" and pins_differ(None, pins) == ""
     one = Pins("1", "c", "p")
-    assert pins_differ(one, Pins("2", "c", "p")) == "the campaign was begun with upgrader 1; this is 2"
+    assert pins_differ(one, Pins("2", "c", "p")) == "the campaign began with upgrader 1; this is 2"
     assert pins_differ(one, Pins("1", "d", "p")) == "the charts of upgrader 1 have changed since the campaign began"
     assert "program files" in pins_differ(one, Pins("1", "c", "q"))

@@ -106,12 +106,12 @@ def test_signal_before_the_run(container: Container, monkeypatch: pytest.MonkeyP
         container.run(f"touch {container.chunks}/ran")
     end = readable(container)
     assert end is not None and (end.exit_code, end.run, end.code) == (130, "", "Interrupted")
-    assert "told to end before its run began" in end.what and not (container.chunks / "ran").exists()
+    assert "terminated before its run began" in end.what and not (container.chunks / "ran").exists()
 
 
 def test_signal_that_the_run_could_not_take_yet(container: Container) -> None:
     """A run that it ends while it starts has not said so: its container does, with the code of an interruption."""
-    with pytest.raises(Interrupted, match="ended without a word"):
+    with pytest.raises(Interrupted, match="ended without a result"):
         container.run(f"kill -TERM {os.getpid()}; while :; do :; done")
     end = readable(container)
     assert end is not None and (end.exit_code, end.code) == (130, "Interrupted")

@@ -260,7 +260,7 @@ def test_refusals_name_the_object_and_the_rights(site: Site) -> None:
     site.start()
     site.start()
     other = replace(site.executor, pins="2/c/p")
-    with pytest.raises(UsageError, match="already exists, with another content"):
+    with pytest.raises(UsageError, match="already exists, with different content"):
         other.prepare(site.attempt, site.arguments)()
     site.kube.fails["get jobs"] = ApiUnavailable("no answer")
     with pytest.raises(UsageError, match="the management cluster: no answer"):

@@ -109,7 +109,7 @@ def test_journal_that_does_not_say(tmp_path: Path, end: CommandEnd | None, there
         damage(tmp_path)
     result = ended(tmp_path, end, before=FIRST, resumed=FIRST)
     assert (result.outcome, result.run, result.open) == ("interrupted", FIRST, True)
-    assert f"how run {FIRST} ended isn't known" in result.reason
+    assert f"the outcome of run {FIRST} is unknown" in result.reason
     assert ("not valid" if there else "it has no journal") in result.reason
 
 

@@ -76,13 +76,13 @@ def fleet_metrics(status: FleetStatus, fleet: str, now: datetime) -> tuple[Famil
         Family(
             "upgrader_fleet_next_timestamp_seconds",
             "gauge",
-            "When the next wait ends whose end is known.",
+            "The earliest known end of a wait.",
             (Sample(labels, min(times).timestamp()),) if times else (),
         ),
         Family(
             "upgrader_fleet_look_timestamp_seconds",
             "gauge",
-            "When a coordinator last looked after the newest campaign.",
+            "When a coordinator last checked the newest campaign.",
             (Sample(labels, now.timestamp()),),
         ),
     )
