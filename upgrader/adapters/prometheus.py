@@ -51,7 +51,7 @@ class PrometheusApi:
 
 def _series(found: dict[str, Any], points: int) -> Series:
     if found.get("histograms"):
-        raise ValueError("a histogram is no number")
+        raise ValueError("a histogram is not a number")
     labels = {str(name): str(value) for name, value in found["metric"].items()}
     return Series(labels, tuple(float(value) for _, value in found["values"])[-points:])
 

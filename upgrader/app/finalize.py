@@ -125,7 +125,7 @@ def refuse_unended(session: Session, *, without: str = "") -> None:
     else:
         remedy = "Complete it with `upgrader resume`, or undo it with `upgrader rollback`."
         if without:
-            remedy += f" If that fails because {without} is dead, run this again: it goes on from what that has left."
+            remedy += f" If that fails because {without} is dead, run this again: it continues from there."
     raise Blocked(f"upgrade {newest.name} is not complete ({newest.state.result}); nothing was changed", remedy=remedy)
 
 

@@ -169,7 +169,7 @@ def _leaving_out(
     if problem := etcd_problem(facts, staying.cluster):
         raise Blocked(
             f"controller {host.name} is down, and etcd can't do without it: {problem}; nothing was changed",
-            remedy="Every etcd member that is left must be healthy. Repair these, or bring that controller back.",
+            remedy="All remaining etcd members must be healthy. Repair them, or bring that controller back.",
         )
     # What was begun is completed, whatever is to follow: half left out is no state to stay in.
     if not begun and not wanted.check(session, host, mark):

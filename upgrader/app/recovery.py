@@ -26,8 +26,8 @@ from upgrader.recover.steps.release_recovery import NAMESPACE, lost_records
 __all__ = ["ProposedRecovery", "propose_recovery"]
 
 _UNREAD = (
-    "Without the API, it can't be read whether a controller is left out. If this run waits for one that is, interrupt "
-    "it once the API answers, and run it again: it then goes on without that controller."
+    "Without the API, it is unknown whether a controller is left out. If this run waits for one that is, interrupt it "
+    "once the API answers, and run it again: it then continues without that controller."
 )
 
 
@@ -49,7 +49,7 @@ class ProposedRecovery:
         """
         if not self.seen.healthy:
             return ""
-        with self.front_end.busy("asking the health gates…"):
+        with self.front_end.busy("checking the health gates…"):
             return recovered(self.tools)
 
     @property

@@ -246,7 +246,7 @@ class PlannedUpgrade:
         if later and session.left_out:
             raise Blocked(
                 f"{later[-1]} is several minor versions ahead, but {', '.join(session.left_out)} is left out: its "
-                "kube-apiserver may start beside the others at any moment, and these may be one minor apart at most; "
+                "kube-apiserver may start beside the others at any moment, and they may be at most one minor apart; "
                 "nothing was changed",
                 remedy=f"Upgrade one minor for now: --to {first}. Before the next one, bring it back: upgrader resume.",
             )

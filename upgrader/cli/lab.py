@@ -116,8 +116,8 @@ def up(
         made = Lab.up(spec, folder, display, origin(display))
     if not made.filled and others is None:
         raise UsageError(
-            f"lab {name} runs, and doesn't have all that the copied cluster has: its first `lab up` didn't end",
-            remedy=f"Say once more of which cluster: upgrader lab up --name {name} --like FILE",
+            f"lab {name} lacks objects of the copied cluster, because its first `lab up` was not completed",
+            remedy=f"Name the copy again: upgrader lab up --name {name} --like FILE",
         )
     if not made.filled and others is not None:
         _fill(made, others)

@@ -91,7 +91,7 @@ __all__ = ["run"]
     metavar="DIR",
     type=click.Path(path_type=Path, file_okay=False),
     hidden=True,
-    help="Copy the approved files of the cluster folder to below DIR, which is made anew, and read them there.",
+    help="Copy the approved files of the cluster folder into a new folder DIR, and read them there.",
 )
 @YES
 @TAKE_OVER

@@ -13,7 +13,7 @@ __all__ = ["entry"]
 def entry(document: Document, kind: str, name: object) -> Mapping[str, Any]:
     """The content of the first `context`, `cluster` or `user` with a name; as for kubectl, it may be empty.
 
-    Raises ConfigError where there is none, or where it is no mapping.
+    Raises ConfigError where there is none, or where it is not a mapping.
     """
     listed = document.data.get(f"{kind}s")
     for item in listed if isinstance(listed, list) else ():
@@ -22,6 +22,6 @@ def entry(document: Document, kind: str, name: object) -> Mapping[str, Any]:
             if found is None:
                 return {}
             if not isinstance(found, dict):
-                raise document.error((f"{kind}s",), f"the {kind} '{name}' is no mapping")
+                raise document.error((f"{kind}s",), f"the {kind} '{name}' is not a mapping")
             return found
     raise document.error((f"{kind}s",), f"there is no {kind} named '{name or ''}'")

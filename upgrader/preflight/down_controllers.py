@@ -32,8 +32,8 @@ LEAST_CONTROLLERS = 3
 """Of two, the other one's etcd has no majority alone."""
 _SSH_SECONDS = 15.0
 _NEED_ALL = {
-    "etcd": "etcd's image changes on one member after the other, with all of them healthy",
-    "playbook": "what a playbook doesn't do on that controller now is never done there",
+    "etcd": "etcd's image is changed one member at a time, while all members are healthy",
+    "playbook": "the playbook's changes would stay missing on that controller",
     "nodes": "nodes are upgraded by playbooks, which need every controller",
     "surge": "nodes are upgraded by playbooks, which need every controller",
 }
@@ -125,8 +125,8 @@ def check_left_out(context: PreflightContext) -> Iterator[Finding]:
         yield Finding(
             "nodes.no-quorum",
             "error",
-            f"etcd can't be trusted with a run without {first_few(sorted(context.left_out))}: {problem}",
-            "Every member that is left must be healthy: with one less, etcd has no quorum, and there is no API.",
+            f"etcd isn't healthy enough for a run without {first_few(sorted(context.left_out))}: {problem}",
+            "All remaining members must be healthy: if one fails, etcd loses its quorum, and the API goes down.",
             "Repair etcd on these controllers first.",
         )
 
@@ -219,9 +219,9 @@ def _too_far(context: PreflightContext, name: str, mark: LeftOut) -> Iterator[Fi
         yield Finding(
             "nodes.left-out-skew",
             "error",
-            f"{context.target} is too far from controller {name}, which was left out at "
+            f"{context.target} is too far from the version of controller {name}, which was left out at "
             f"{mark.span if mark.version else 'an unknown version'}",
-            "Its kube-apiserver may start beside the others at any moment, and these may be one minor apart at most.",
+            "Its kube-apiserver may start beside the others at any moment, and they may be at most one minor apart.",
             f"Bring {name} back, then: upgrader resume. If it is gone for good: upgrader controllers remove {name} "
             "--dead",
         )

@@ -17,7 +17,7 @@ ODD: dict[str, tuple[object, str]] = {
     "number": (1, "there is no user named 'u'"),
     "text": ("u", "there is no user named 'u'"),
     "entries that are none": ([1, None, "u"], "there is no user named 'u'"),
-    "content that is none": ([{"name": "u", "user": [1]}], "the user 'u' is no mapping"),
+    "content that is none": ([{"name": "u", "user": [1]}], "the user 'u' is not a mapping"),
 }
 
 

@@ -14,7 +14,7 @@ __all__ = ["invalid_status", "status"]
 
 _MOST_NODES = 5
 _PORTS = (
-    "several pods share a node, and the kubelet lets only one have a port of it: the pods' ports are left out, "
+    "several pods share a node, and only one of them can have a port of the node: the pods' ports are omitted, "
     "and their programs have to open them with SO_REUSEPORT"
 )
 

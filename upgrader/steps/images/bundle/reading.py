@@ -46,7 +46,7 @@ class Bundle:
                 chunk = next(chunks, b"")
             except (NotATar, OSError) as error:
                 raise UsageError(
-                    f"{self.path}: {images.file} can't be read any more: {error}", remedy=_REMEDY
+                    f"{self.path}: {images.file} can no longer be read: {error}", remedy=_REMEDY
                 ) from error
             if not chunk:
                 break

@@ -122,7 +122,7 @@ def test_cut_off_while_it_is_read(bundle: Path) -> None:
     """Whoever receives the archive must not take a part for the whole."""
     with open_bundle(bundle) as found:
         os.truncate(bundle, 600)
-        with pytest.raises(UsageError, match="can't be read any more"):
+        with pytest.raises(UsageError, match="can no longer be read"):
             b"".join(found.content(found.index.images[0]))
 
 
