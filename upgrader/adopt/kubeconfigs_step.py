@@ -40,7 +40,7 @@ class KubeconfigsStep:
         for each in self.changes:
             content, files = self.hosts.read(each.host, each.path), files_of_host(self.hosts, each.host, [each.path])
             if content is None or each.path not in files:
-                raise StepFailed(f"{each.host.name}: {each.path} doesn't exist any more", remedy="Run adopt again.")
+                raise StepFailed(f"{each.host.name}: {each.path} no longer exists", remedy="Run adopt again.")
             changed, count = _server(each.before).subn(rf"\g<1>{each.after}".encode(), content)
             if count:
                 file = files[each.path]

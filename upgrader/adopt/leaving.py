@@ -103,7 +103,7 @@ def why_silent(hosts: Hosts, examined: Examined) -> str:
     host = examined.host
     why, remedy = examined.error, f"Repair that on {host.name}, or power it off permanently."
     if host.proxy_command:
-        remedy += " Why a ProxyCommand fails isn't known: name the bastion by ProxyJump instead (ssh -J)."
+        remedy += " upgrader can't tell why a ProxyCommand fails: use ProxyJump for the bastion instead (ssh -J)."
     try:
         hosts.run(host, ["true"])
     except HostSilent as error:

@@ -47,11 +47,11 @@ def check_readable(
             raise Blocked(
                 f"{controller.host.name}: the chart's {needed[closed[0][0]]} can't read "
                 f"{first_few([text for _, text in closed])}: it runs as root without capabilities; nothing was changed",
-                remedy=f"Give them to root on every controller: chown root {paths}. If a program that isn't root needs "
-                "them, copy what the static pods' flags name to a folder of root's, and change the flags and the "
-                "volume. If a tool owns the folder, set its owner there, too (Kubespray: `etcd_owner: root`). A socket "
-                "belongs to the user of the program that listens there: run that as root, or have it let everyone "
-                "write to it.",
+                remedy=f"Make root their owner on every controller: chown root {paths}. If another user's program "
+                "needs them, copy the files that the static pods' flags name to a folder that root owns, and change "
+                "the flags and the volume. If a tool manages the folder, set the owner there, too (Kubespray: "
+                "`etcd_owner: root`). A socket belongs to the user of the program that listens there: run that program "
+                "as root, or have it make the socket writable for everyone.",
             )
 
 

@@ -97,7 +97,7 @@ def test_another_server_is_not_touched(text: str) -> None:
 def test_a_file_that_has_gone_is_named() -> None:
     """Between the plan and its step."""
     step = KubeconfigsStep(controller_with_modes({}), [OwnServer(_HOST, _CONF, _BEFORE, _AFTER)])
-    with pytest.raises(StepFailed, match=f"controller-1: {_CONF} doesn't exist any more"):
+    with pytest.raises(StepFailed, match=f"controller-1: {_CONF} no longer exists"):
         step.apply(print)
 
 
