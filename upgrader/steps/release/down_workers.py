@@ -120,7 +120,7 @@ def roll_back(
     manifest = helm.manifest(release, namespace, revision)
     own = down.undoing(manifest, namespace)
     if own is not None:
-        note(f"{own.why}: Helm doesn't wait for {release}, its workloads are waited for without")
+        note(f"{own.why}: the step waits for the other pods of {release} itself, instead of Helm")
     else:
         began = down.clock.monotonic()
         try:
@@ -132,8 +132,8 @@ def roll_back(
             if own is None:
                 raise
             note(
-                f"{own.why} by now: {release} is rolled back again, and its workloads are waited for without, as Helm "
-                f"has waited in vain ({error.message})"
+                f"{own.why} by now, and Helm's wait has failed ({error.message}): {release} is rolled back again, and "
+                "the step waits for the other pods itself"
             )
     # Also where it is the second time: Helm takes what it waited for in vain for a failed revision.
     by_helm(wait=False)

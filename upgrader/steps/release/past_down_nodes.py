@@ -63,14 +63,14 @@ class PastDownNodes:
             dead = [pod for pod in old if pod.node in self._down and not pod.ready]
             still = unreachable_nodes(self._kube) if dead else {}  # one that came back gets its pods by itself
             stale = [pod for pod in dead if pod.node in still][:surge]
-            why = "its node is down, and its DaemonSet waits for the new one there"
+            why = "its node is down, and the DaemonSet waits for the new pod there"
         else:
             allowed = _count(rolling.get("maxUnavailable"), reading.workload.desired, 1)
             stale = self._next(found, old, reading, allowed)
             why = f"{', '.join(sorted(self._down))} is down, and uses up the DaemonSet's maxUnavailable"
         for pod in stale:
             self._kube.delete(PODS, pod.name, pod.namespace)
-            self._tell(f"{self._ref}: its old pods are deleted for its controller: {why}")
+            self._tell(f"{self._ref}: deleting its old pods in place of its controller: {why}")
 
     def _next(self, found: KubeObject, old: list[Pod], reading: Reading, allowed: int) -> list[Pod]:
         """The old pods on nodes that are up which may be replaced now; those that don't work its controller replaces

@@ -44,13 +44,13 @@ class ReleaseInspector:
             return
         if point.revision is None:
             note(
-                f"{self._describe(newest)}, and no Helm process works on it any more: running helm uninstall "
+                f"{self._describe(newest)}, and no Helm process is working on it: running helm uninstall "
                 f"{self._name}, as it was not installed before"
             )
             self.helm.uninstall(self._name, self.spec.namespace, timeout_seconds=self.timeout_seconds)
             return
         note(
-            f"{self._describe(newest)}, and no Helm process works on it any more: running helm rollback {self._name} "
+            f"{self._describe(newest)}, and no Helm process is working on it: running helm rollback {self._name} "
             f"{point.revision}"
         )
         roll_back(
