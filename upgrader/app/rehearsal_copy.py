@@ -69,7 +69,7 @@ def write_cluster_copy(folder: Path, out: Path, front_end: FrontEnd) -> ClusterC
 
 def read_cluster(kube: Kube, settings: Settings, front_end: FrontEnd) -> ClusterCopy:
     """The copy of a cluster. Unknown is not empty: a kind that can't be listed is an error. Raises ApiError."""
-    front_end.doing("reading what a copy of the cluster may have…")
+    front_end.doing("reading the cluster's objects, flags and nodes…")
     found = survey(kube)
     values = {item.name: item.values for item in settings.pipeline if isinstance(item, ReleaseSettings)}
     adopted = found.kind == "self-hosted"

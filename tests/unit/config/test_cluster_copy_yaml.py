@@ -90,26 +90,38 @@ def test_a_copy_that_is_too_large_without_schemas_is_no_file() -> None:
 @pytest.mark.parametrize(
     ("before", "after", "error"),
     [
-        ("kind: ClusterCopy", "kind: List", "kind: this is no ClusterCopy"),
+        ("kind: ClusterCopy", "kind: List", "kind: this is not a ClusterCopy"),
         ("upgrader.io/v1alpha1", "upgrader.io/v2", "apiVersion: this version of upgrader reads upgrader.io/v1alpha1"),
         ("kubernetes: v1.36.3", "kubernetes: v1.36.3+k3s1", "kubernetes: 'v1.36.3+k3s1' is not a plain release"),
-        ("adopted: true", "adopted: maybe", "adopted: `adopted` is missing, or has another form"),
-        ("nodes:\n", "nodes: 3\nmore:\n", "more: no copy has this key"),
-        ("feature-gates: A=true", "oidc-issuer-url: x", "flags.kube-apiserver.oidc-issuer-url: no copy has this flag"),
-        ("'800'", "800", "flags.kube-apiserver.max-requests-inflight: no copy has this flag, or with such a value"),
-        ("kubelet: v1.36.3", "kubelet: new", "nodes[0].kubelet: this is no version of Kubernetes"),
-        ("pool: blue", "pool: {blue: 1}", "nodes[1].labels.pool: no copy has this field, or one of this form"),
-        ("pool: blue", "--kubeconfig: /root/x", "nodes[1].labels.--kubeconfig: no copy has this field"),
-        ("v1\n  kind: PriorityClass", "v1\n  kind: Pod", "objects[1]: no copy has objects of this kind"),
-        ("  value: 1000", "  value: 1000\n  description: x", "objects[1].description: no copy has this field"),
-        ("replicas: 4", "replicas: '4'", "objects[4].spec.replicas: no copy has this field, or one of this form"),
-        ("replicas: 4", "replicas: -4", "objects[4].spec.replicas: no copy has this field, or one of this form"),
-        ("replicas: 4", "replicas: 4.5", "objects[4].spec.replicas: no copy has this field, or one of this form"),
-        ("replicas: 4", "replicas: .inf", "objects[4].spec.replicas: this is no finite number"),
+        ("adopted: true", "adopted: maybe", "adopted: `adopted` is missing or malformed"),
+        ("nodes:\n", "nodes: 3\nmore:\n", "more: a copy has no such key"),
+        (
+            "feature-gates: A=true",
+            "oidc-issuer-url: x",
+            "flags.kube-apiserver.oidc-issuer-url: a copy has no such flag",
+        ),
+        (
+            "'800'",
+            "800",
+            "flags.kube-apiserver.max-requests-inflight: a copy has no such flag, or not this value of it",
+        ),
+        ("kubelet: v1.36.3", "kubelet: new", "nodes[0].kubelet: this is not a Kubernetes version"),
+        ("pool: blue", "pool: {blue: 1}", "nodes[1].labels.pool: a copy has no such field, or not in this form"),
+        ("pool: blue", "--kubeconfig: /root/x", "nodes[1].labels.--kubeconfig: a copy has no such field"),
+        ("v1\n  kind: PriorityClass", "v1\n  kind: Pod", "objects[1]: a copy has no objects of this kind"),
+        ("  value: 1000", "  value: 1000\n  description: x", "objects[1].description: a copy has no such field"),
+        ("replicas: 4", "replicas: '4'", "objects[4].spec.replicas: a copy has no such field, or not in this form"),
+        ("replicas: 4", "replicas: -4", "objects[4].spec.replicas: a copy has no such field, or not in this form"),
+        ("replicas: 4", "replicas: 4.5", "objects[4].spec.replicas: a copy has no such field, or not in this form"),
+        ("replicas: 4", "replicas: .inf", "objects[4].spec.replicas: this is not a finite number"),
         ("value: 1000", f"value: {HUGE}", "objects[1].value: this number has more than 64 bits"),
         ("kubelet: v1.36.3", f"kubelet: {HUGE}", "nodes[0].kubelet: this number has more than 64 bits"),
-        ("v1\n  kind: PriorityClass", "v1\n  1: 1\n  kind: PriorityClass", "objects[1]: a key of it is no text"),
-        ("flags:\n", "flags:\n  kubelet: {}\n", "flags.kubelet: no copy has flags of this component"),
+        (
+            "v1\n  kind: PriorityClass",
+            "v1\n  1: 1\n  kind: PriorityClass",
+            "objects[1]: one of its keys is not a string",
+        ),
+        ("flags:\n", "flags:\n  kubelet: {}\n", "flags.kubelet: a copy has no flags of this component"),
         ("objects:", "objects: [", "is not valid YAML"),
     ],
 )
@@ -138,7 +150,7 @@ def test_an_entry_that_is_not_whole_is_refused(tmp_path: Path, pattern: str, aft
     """With the line of its list: of a selector, what it does is known, and a taint has its effect."""
     file = tmp_path / "copy.yaml"
     file.write_text(re.sub(pattern, after, TEXT, count=1))
-    with pytest.raises(ConfigError, match=rf"copy.yaml:\d+: {re.escape(where)}: no copy has this field"):
+    with pytest.raises(ConfigError, match=rf"copy.yaml:\d+: {re.escape(where)}: a copy has no such field"):
         read_copy(file)
 
 
@@ -150,7 +162,7 @@ def test_an_object_without_a_name_is_refused(tmp_path: Path, kind: str) -> None:
         file.write_text(
             re.sub(rf"  kind: {kind}\n  metadata:\n(    .*\n)*", f"  kind: {kind}\n  {metadata}\n", TEXT, count=1)
         )
-        with pytest.raises(ConfigError, match=r"objects\[\d+\]: no copy has objects of this kind, or without a name"):
+        with pytest.raises(ConfigError, match=r"objects\[\d+\]: a copy has no objects of this kind, and none without"):
             read_copy(file)
 
 
@@ -171,7 +183,7 @@ def test_what_each_lab_has_is_not_replaced(tmp_path: Path, kind: str, namespace:
     item["metadata"] = {"name": name, **({"namespace": namespace} if namespace else {})}
     file = tmp_path / "copy.yaml"
     file.write_text(yaml.safe_dump(plain, sort_keys=False))
-    with pytest.raises(ConfigError, match=r"copy.yaml:\d+: objects\[\d+\]: no copy has this object: each lab has its"):
+    with pytest.raises(ConfigError, match=r"copy.yaml:\d+: objects\[\d+\]: a copy doesn't have this object"):
         read_copy(file)
 
 

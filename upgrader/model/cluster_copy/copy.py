@@ -99,32 +99,32 @@ class ClusterCopy:
         """From plain values. Raises DamagedCopy for anything that no copy has."""
         _check_scalars((), given)
         if given.get("kind") != KIND:
-            raise DamagedCopy(("kind",), f"this is no {KIND}")
+            raise DamagedCopy(("kind",), f"this is not a {KIND}")
         if given.get("apiVersion") != FORMAT:
             raise DamagedCopy(("apiVersion",), f"this version of upgrader reads {FORMAT}")
         for key in given.keys() - _KEYS.keys() - {"apiVersion", "kind"}:
-            raise DamagedCopy((str(key),), "no copy has this key")
+            raise DamagedCopy((str(key),), "a copy has no such key")
         for key, kind in _KEYS.items():
             if not isinstance(given.get(key), kind):
-                raise DamagedCopy((key,), f"`{key}` is missing, or has another form")
+                raise DamagedCopy((key,), f"`{key}` is missing or malformed")
         try:
             version = KubernetesVersion.release(given["kubernetes"])
         except UsageError as error:
             raise DamagedCopy(("kubernetes",), error.message) from error
         for component, flags in given["flags"].items():
             if component not in COMPONENTS:
-                raise DamagedCopy(("flags", component), "no copy has flags of this component")
+                raise DamagedCopy(("flags", component), "a copy has no flags of this component")
             for name, value in flags.items() if isinstance(flags, Mapping) else [("", "")]:
                 if not isinstance(value, str) or not has_form(component, name, value):
-                    raise DamagedCopy(("flags", component, name), "no copy has this flag, or with such a value")
+                    raise DamagedCopy(("flags", component, name), "a copy has no such flag, or not this value of it")
         _only("values", VALUES(given["values"]), given["values"])
         nodes = tuple(_read_node(("nodes", index), node) for index, node in enumerate(given["nodes"]))
         for index, item in enumerate(given["objects"]):
             copied = copied_object(item) if isinstance(item, Mapping) else None
             if copied is None:
-                raise DamagedCopy(("objects", index), "no copy has objects of this kind, or without a name")
+                raise DamagedCopy(("objects", index), "a copy has no objects of this kind, and none without a name")
             if _labs_own(item):
-                raise DamagedCopy(("objects", index), "no copy has this object: each lab has its own")
+                raise DamagedCopy(("objects", index), "a copy doesn't have this object: each lab has its own")
             _only(("objects", index), copied, item)
         return cls(
             version,
@@ -307,9 +307,9 @@ def _read_node(where: tuple[str | int, ...], given: Any) -> CopiedNode:
     if not isinstance(given, Mapping) or given.keys() != {"name", "controller", "kubelet", "labels", "taints"}:
         raise DamagedCopy(where, "a node has name, controller, kubelet, labels and taints")
     if word(given["name"]) is NOTHING or not isinstance(given["controller"], bool):
-        raise DamagedCopy((*where, "name"), "this is no node")
+        raise DamagedCopy((*where, "name"), "this is not a node")
     if given["kubelet"] != "" and KubernetesVersion.known(str(given["kubelet"])) is None:
-        raise DamagedCopy((*where, "kubelet"), "this is no version of Kubernetes")
+        raise DamagedCopy((*where, "kubelet"), "this is not a Kubernetes version")
     _only((*where, "labels"), LABELS(given["labels"]), given["labels"])
     _only((*where, "taints"), TAINTS(given["taints"]), given["taints"])
     return CopiedNode(given["name"], given["controller"], given["kubelet"], given["labels"], tuple(given["taints"]))
@@ -320,13 +320,13 @@ def _check_scalars(where: tuple[str | int, ...], part: Any) -> None:
     if isinstance(part, Mapping):
         for key, item in part.items():
             if not isinstance(key, str):
-                raise DamagedCopy(where, "a key of it is no text")
+                raise DamagedCopy(where, "one of its keys is not a string")
             _check_scalars((*where, key), item)
     elif isinstance(part, list | tuple):
         for index, item in enumerate(part):
             _check_scalars((*where, index), item)
     elif isinstance(part, float) and not math.isfinite(part):
-        raise DamagedCopy(where, "this is no finite number")
+        raise DamagedCopy(where, "this is not a finite number")
     elif isinstance(part, int) and not -(2**63) <= part < 2**63:
         raise DamagedCopy(where, "this number has more than 64 bits")
 
@@ -341,7 +341,7 @@ def _only(where: str | tuple[str | int, ...], allowed: Any, given: Any) -> None:
         for index, item in enumerate(given):
             _only((*path, index), allowed[index], item)
     elif allowed is NOTHING or allowed != given:
-        raise DamagedCopy(path, "no copy has this field, or one of this form")
+        raise DamagedCopy(path, "a copy has no such field, or not in this form")
 
 
 def _without_empty(part: Any) -> Any:

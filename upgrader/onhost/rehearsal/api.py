@@ -84,7 +84,7 @@ class Api:
                 self._own.connection = None
                 if last:
                     said = "no answer in time" if isinstance(error, socket.timeout) else str(error)
-                    raise Failed(f"the {self.name} kube-apiserver doesn't answer any more: {said}") from error
+                    raise Failed(f"the {self.name} kube-apiserver no longer answers: {said}") from error
         try:
             answer = json.loads(text)
         except ValueError:

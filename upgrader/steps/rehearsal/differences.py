@@ -42,13 +42,13 @@ def findings_of(differences: Iterable[Difference]) -> Iterator[Finding]:
 
 def _start(found: Difference) -> Finding:
     title = "the target's kube-apiserver does not become ready with this cluster's data"
-    remedy = "Fix what it says: a flag in the values of release kube-apiserver, a file, or an object."
+    remedy = "Fix what the error names: a flag in the values of release kube-apiserver, a file, or an object."
     return Finding("rehearsal.start", "error", title, found.reason, remedy)
 
 
 def _gone(found: Difference) -> Finding:
     title = f"{found.resource} are stored, and the target does not serve them"
-    remedy = "Move what they do to the API that replaces them, and delete them; or enable the API (runtime-config)."
+    remedy = "Replace them with objects of the newer API, and delete them; or enable their API (runtime-config)."
     return Finding("rehearsal.gone", "error", title, found.objects, remedy)
 
 
@@ -72,20 +72,20 @@ def _create(found: Difference) -> Finding:
 
 def _changed(found: Difference) -> Finding:
     title = f"the target reads other values in {found.resource}, or none"
-    remedy = "Check that what uses these fields works with the target's values, and without those that are gone."
+    remedy = "Check that clients of these fields work with the target's values, and without the missing ones."
     return Finding("rehearsal.changed", "warning", title, f"{found.objects}. Fields: {found.reason}", remedy)
 
 
 def _added(found: Difference) -> Finding:
     title = f"the target adds fields to {found.resource} when it reads them"
-    remedy = "Nothing to do: these are its defaults, and what only it knows. No value of today's is lost."
+    remedy = "Nothing to do: these are its defaults and new fields. No current value is lost."
     return Finding("rehearsal.added", "info", title, f"{found.objects}. Fields: {found.reason}", remedy)
 
 
 def _unproven(found: Difference) -> Finding:
     request = found.what.partition("-")[2]
     title = f"the running version refuses to {request} any {found.resource}, so this was not compared"
-    remedy = "Fix what it says: it is wrong today. If it can't be otherwise, try such an object on a test cluster."
+    remedy = "Fix what the error names: it fails today, too. If that is intended, try such an object on a test cluster."
     return Finding("rehearsal.unproven", "unknown", title, f"{found.objects}. It says: {found.reason}", remedy)
 
 
@@ -103,11 +103,12 @@ def _kms(_: Difference) -> Finding:
 
 def _unlisted(found: Difference) -> Finding:
     title = f"the running version can't read {found.resource} either, so they were not compared"
-    return Finding("rehearsal.unlisted", "unknown", title, found.reason, "Fix what it says: it is wrong today.")
+    remedy = "Fix what the error names: it fails today, too."
+    return Finding("rehearsal.unlisted", "unknown", title, found.reason, remedy)
 
 
 def _unfinished(found: Difference) -> Finding:
-    title = f"not all {found.resource} were compared, as the time was over"
+    title = f"not all {found.resource} were compared, as the time ran out"
     remedy = "Rehearse when the controller has more processor time."
     return Finding("rehearsal.unfinished", "unknown", title, "", remedy)
 
