@@ -136,12 +136,11 @@ The target is 5 % of a core at 100 requests a second.
 
 ## What determines it
 
-Half of the cost is not the prober's own work: a request costs 0.9 ms of CPU time at 100 a second, and 0.4 ms at 1,000,
-when the process hardly ever sleeps. A process that wakes up hundreds of times a second starts each time with cold
-caches. Measured on 2026-11-21 against a small TLS server in Go on the same machine (load average 3 to 6 on 2 cores), at
-100 a second, in % of a core: 1.8 for asyncio's timers alone, 3.0–3.7 for a minimal loop with 5 new connections per
-second, and 7.7–10.3 for the whole prober. To need less than 5 %, the prober would have to do without asyncio. At the
-rate of a run, 10 a second, it costs 2.3–2.6 %, most of it for new connections.
+Half of the cost is due to frequent wake-ups with cold caches: a request costs 0.9 ms of CPU time at 100 a second, and
+0.4 ms at 1,000. Measured on 2026-11-21 against a small TLS server in Go (load average 3 to 6 on 2 cores), at 100 a
+second, in % of a core: 1.8 for asyncio's timers alone, 3.0–3.7 for a minimal loop with 5 new connections per second,
+and 7.7–10.3 for the whole prober. At the rate of a run, 10 a second, it costs 2.3–2.6 %, most of it for new
+connections.
 """
 
 
