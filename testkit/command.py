@@ -13,7 +13,7 @@ from pathlib import Path
 
 from testkit.waiting import stretched, waiting
 
-__all__ = ["Ended", "must", "passed", "running", "says", "skewed_clock", "start", "upgrader"]
+__all__ = ["Ended", "moving_clock", "must", "passed", "running", "says", "skewed_clock", "start", "upgrader"]
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 _SKEWED = Path(__file__).resolve().parent / "skewed_clock"
@@ -25,15 +25,22 @@ def skewed_clock(seconds: float) -> Mapping[str, str]:
     Uses Debian's libfaketime, which changes the answers of the C library: for Python, ssh and Ansible, not for Helm.
     Nodes of a lab have this machine's clock, as its kernel has only one; so only the operator's can differ.
     """
-    if not seconds:
-        return {}
+    return _faked({"FAKETIME": f"{seconds:+f}s"}) if seconds else {}
+
+
+def moving_clock(file: Path) -> Mapping[str, str]:
+    """The same, of a clock that jumps, a second later at most, whenever so many seconds are written into the file."""
+    return _faked({"FAKETIME_TIMESTAMP_FILE": str(file), "FAKETIME_CACHE_DURATION": "1"})
+
+
+def _faked(by: Mapping[str, str]) -> Mapping[str, str]:
     library = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), None)
     if library is None:
         raise FileNotFoundError("libfaketime is not installed: make deps")
     # Monotonic time stays: a timeout would otherwise last longer by as much as the clock is ahead.
     return {
         "LD_PRELOAD": str(library),
-        "FAKETIME": f"{seconds:+f}s",
+        **by,
         "FAKETIME_DONT_FAKE_MONOTONIC": "1",
         "PYTHONPATH": f"{_SKEWED}{os.pathsep}{REPOSITORY}",
     }

@@ -15,6 +15,9 @@ from bench.guard.crowded import among_many
 from bench.guard.measures import deletions, quota, ready_to_deletion, webhook
 from bench.guard.page import Reached, Taken, known, page, written
 from bench.guard.programs import Guard
+from bench.guard.repeated.cases import CASES
+from bench.guard.repeated.results import known as known_outcomes
+from bench.guard.repeated.results import table
 from bench.guard.site import Site, site
 from bench.places import PAGES, results_file
 
@@ -56,7 +59,8 @@ def _keep(out: Path, found: Reached) -> str:
     today, cores = f"{datetime.now(UTC):%Y-%m-%d}", os.cpu_count() or 1
     taken = known(results_file(out, "guard.json")) | {found.limit: Taken(found, today, cores)}
     written(results_file(out, "guard.json"), taken)
-    text = page(taken, "make bench-guard")
+    promises = table(CASES, known_outcomes(results_file(out, "guard-repeated.json"), CASES))
+    text = page(taken, "make bench-guard", promises)
     (out / "guard.md").write_text(text)
     return text
 

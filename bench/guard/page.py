@@ -1,6 +1,7 @@
 """docs/benchmarks/guard.md: each measure with its limit, what was reached, and whether that is enough.
 
-What was reached last is in bench/results/guard.json: a command that takes some of the measures keeps the others.
+What was reached last is in bench/results/guard.json: a command that takes some of the measures keeps the others. How
+often promises are kept is in bench/results/guard-repeated.json.
 """
 
 from __future__ import annotations
@@ -80,8 +81,8 @@ def written(file: Path, taken: Mapping[str, Taken]) -> None:
     file.write_text(json.dumps({key: asdict(each) for key, each in taken.items()}, indent=1) + "\n")
 
 
-def page(taken: Mapping[str, Taken], command: str) -> str:
-    """The page, as Markdown; a measure that wasn't taken is in it as such."""
+def page(taken: Mapping[str, Taken], command: str, promises: str) -> str:
+    """The page, as Markdown; a measure that wasn't taken is in it as such. `promises`: the table of those."""
     rows = [_row(limit, taken.get(key)) for key, limit in LIMITS.items()]
     head = "| what | limit | reached | enough | how | machine | taken |"
     table = "\n".join([head, "|---|---:|---:|---|---|---|---|", *rows])
@@ -90,7 +91,8 @@ def page(taken: Mapping[str, Taken], command: str) -> str:
         if any(each.reached.load_average > each.cores for each in taken.values())
         else ""
     )
-    return _PAGE.format(table=table, taken=f"`{command}` takes these measures.{beside}")
+    taken_by = f"`{command}` takes these measures.{beside}"
+    return _PAGE.format(table=table, taken=taken_by, promises=promises)
 
 
 def _row(limit: Limit, taken: Taken | None) -> str:
@@ -136,4 +138,25 @@ client; without controllers and kubelets: the test creates pods, and marks them 
 
 CPU time and writes are those of the guard process that answers, for each request with an answer within 10 s.
 Not measured: a load balancer's requests through a rollout and a drain.
+
+## Promises under faults
+
+Three faults once broke guard's promises. `python -m bench.guard.repeated --rollout-operator CHECKOUT --podseidon
+CHECKOUT` causes each of them again and again on guard, and on the project whose manifests it accepts
+([how both are run](../guard-comparison.md)), each on its own etcd and API server:
+
+{promises}
+
+- **The watch:** webhook and aggregator reach the API server through a proxy. It swallows all events of all watches:
+  half of the watches stay open, the others end in good order every 2 s. For every other protector, older deletions
+  are recorded together (`compactThreshold: 3`). Afterwards, watches tell again. The promise is kept if at most ten pods
+  went, and if soon nothing is reserved any more, ten new pods are counted, and one of them may go.
+- **Clocks:** the pods' Ready conditions are written by a clock that is 5 minutes ahead or behind (`minReadySeconds:
+  3`), as by a kubelet. The clocks of guard's webhook and of its aggregator jump, while pods are asked for, to 5 minutes
+  behind, 5 minutes ahead or the right time. Podseidon's can't be moved: Go asks the kernel. The promise is the same.
+- **The pod:** a downscale from 3 to 2 is allowed, and the pod told. Before a controller removes the pod, replicas are 3
+  again. The promise is kept if the pod is told that it stays within a minute, and the other zone may shrink then.
+
+Podseidon has no aggregator here: the test counts in its place, and while watches are silent, it doesn't. Four rounds of
+the watch, and ten of the pod, run at the same time. Seconds are guard's, of all rounds together.
 """

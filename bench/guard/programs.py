@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Protocol
 
 from testkit.guard_process import guard_process
 
-__all__ = ["ADMISSION", "AGGREGATOR", "CROWDED", "GENERATOR", "PROTECTOR", "ROLLER", "Guard", "Programs", "Replica"]
+__all__ = [
+    "ADMISSION",
+    "AGGREGATOR",
+    "AS_IT_IS",
+    "CROWDED",
+    "GENERATOR",
+    "PROTECTOR",
+    "ROLLER",
+    "Guard",
+    "Programs",
+    "Replica",
+]
+
+AS_IT_IS: Mapping[str, str] = MappingProxyType({})
+"""Nothing besides this process's own environment."""
 
 ADMISSION = "admission"
 """Answers `/admission/…`."""
@@ -63,10 +78,13 @@ class Programs(Protocol):
     def counts(self) -> bool:
         """Whether it has an aggregator, or else pods' counts are written for it."""
 
-    def started(self, folder: Path, kubeconfig: Path, role: str) -> AbstractContextManager[Replica]:
+    def started(
+        self, folder: Path, kubeconfig: Path, role: str, environment: Mapping[str, str] = AS_IT_IS
+    ) -> AbstractContextManager[Replica]:
         """A replica, which may not be ready yet; killed at the end of the block, if it lives still.
 
-        `folder` is for its log, `kubeconfig` an administrator's, `role` one of the above.
+        `folder` is for its log, `kubeconfig` an administrator's, `role` one of the above; `environment`: what it has
+        besides this process's own.
         """
 
 
@@ -80,7 +98,9 @@ class Guard:
     dry_runs_are_free: bool = True
 
     @contextmanager
-    def started(self, folder: Path, kubeconfig: Path, role: str) -> Iterator[Replica]:
+    def started(
+        self, folder: Path, kubeconfig: Path, role: str, environment: Mapping[str, str] = AS_IT_IS
+    ) -> Iterator[Replica]:
         """See Programs."""
-        with guard_process(folder, kubeconfig, *_GUARD[role], *self.flags) as process:
+        with guard_process(folder, kubeconfig, *_GUARD[role], *self.flags, environment=environment) as process:
             yield process

@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from bench.guard.programs import AGGREGATOR, Programs, Replica
+from bench.guard.programs import AGGREGATOR, AS_IT_IS, Programs, Replica
 from testkit.api_servers import api_servers
 from testkit.command import REPOSITORY
 from testkit.lab_cluster import OLD, until
@@ -46,19 +46,19 @@ class Site:
     programs: Programs
 
     @contextmanager
-    def started(self, name: str, role: str) -> Iterator[Replica]:
+    def started(self, name: str, role: str, environment: Mapping[str, str] = AS_IT_IS) -> Iterator[Replica]:
         """A replica in this role that is ready, until the end of the block. Its log is by that name."""
-        with self.programs.started(self.folder / name, self.kubeconfig, role) as process:
+        with self.programs.started(self.folder / name, self.kubeconfig, role, environment) as process:
             becomes(f"{name} to be ready", lambda: process.get("/ready")[0] == 200, seconds=180)
             yield process
 
     @contextmanager
-    def counting(self) -> Iterator[None]:
+    def counting(self, environment: Mapping[str, str] = AS_IT_IS) -> Iterator[None]:
         """With an aggregator, where there is one, until the end of the block."""
         if not self.programs.counts:
             yield
             return
-        with self.started("aggregator", AGGREGATOR):
+        with self.started("aggregator", AGGREGATOR, environment):
             yield
 
     def pods(self, app: str, count: int) -> list[Any]:
@@ -74,20 +74,23 @@ class Site:
             meta["ownerReferences"] = [{**known, "uid": owner["metadata"]["uid"], "controller": True}]
         spec = {"containers": [{"name": "x", "image": "x"}], "terminationGracePeriodSeconds": 0}
         self.kube.create(PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}, "shop")
-        return self._runs(name, ready=ready)
+        return self.runs(name, ready=ready)
 
-    def _runs(self, name: str, *, ready: bool) -> Any:
-        """As the kubelet does."""
-        at = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    def runs(self, name: str, *, ready: bool, ahead: float = 0) -> Any:
+        """A pod as its kubelet writes it, whose clock is so many seconds ahead of this machine's."""
+        at = f"{datetime.now(UTC) + timedelta(seconds=ahead):%Y-%m-%dT%H:%M:%SZ}"
         states = {"PodScheduled": True, "Ready": ready}
         conditions = [{"type": kind, "status": str(so), "lastTransitionTime": at} for kind, so in states.items()]
         return self.kube.patch(
             PODS, name, {"status": {"phase": "Running", "conditions": conditions}}, "shop", subresource="status"
         )
 
-    def protector(self, name: str, app: str, least: int, **config: int) -> None:
-        """One of the pods with the label `app`. `config`: of its `admissionHistoryConfig`."""
-        spec: dict[str, Any] = {"minAvailable": least, "minReadySeconds": 0, "selector": {"matchLabels": {"app": app}}}
+    def protector(self, name: str, app: str, least: int, *, young: int = 0, **config: int) -> None:
+        """One of the pods with the label `app`. `young`: its `minReadySeconds`; `config`: its
+        `admissionHistoryConfig`.
+        """
+        selector = {"matchLabels": {"app": app}}
+        spec: dict[str, Any] = {"minAvailable": least, "minReadySeconds": young, "selector": selector}
         if config:
             spec["admissionHistoryConfig"] = config
         manifest = {"apiVersion": PROTECTORS.api_version, "kind": "PodProtector", "metadata": {"name": name}}

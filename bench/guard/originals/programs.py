@@ -13,7 +13,7 @@ from pathlib import Path
 import urllib3
 import yaml
 
-from bench.guard.programs import ADMISSION, GENERATOR, PROTECTOR, ROLLER, Replica
+from bench.guard.programs import ADMISSION, AS_IT_IS, CROWDED, GENERATOR, PROTECTOR, ROLLER, Replica
 from upgrader.lab.golang import go_command
 from upgrader.lab.progress_port import Silent
 
@@ -117,18 +117,20 @@ class Originals:
     dry_runs_are_free: bool = False
 
     @contextmanager
-    def started(self, folder: Path, kubeconfig: Path, role: str) -> Iterator[Replica]:
+    def started(
+        self, folder: Path, kubeconfig: Path, role: str, environment: Mapping[str, str] = AS_IT_IS
+    ) -> Iterator[Replica]:
         """See Programs."""
         folder.mkdir(parents=True, exist_ok=True)
-        if role in (ADMISSION, ROLLER):
-            with self._rollout_operator(folder, kubeconfig) as process:
+        if role in (ADMISSION, CROWDED, ROLLER):
+            with self._rollout_operator(folder, kubeconfig, environment) as process:
                 yield process
         else:
-            with self._podseidon(folder, kubeconfig, role) as process:
+            with self._podseidon(folder, kubeconfig, role, environment) as process:
                 yield process
 
     @contextmanager
-    def _rollout_operator(self, folder: Path, kubeconfig: Path) -> Iterator[Replica]:
+    def _rollout_operator(self, folder: Path, kubeconfig: Path, environment: Mapping[str, str]) -> Iterator[Replica]:
         port, tls_port = _free_port(), _free_port()
         server = yaml.safe_load(kubeconfig.read_text())["clusters"][0]["cluster"]["server"]
         command = [
@@ -137,11 +139,13 @@ class Originals:
             *(f"-server.port={port}", f"-server-tls.port={tls_port}", "-server-tls.enabled=true"),
             *("-kubernetes.client-qps=0", *self.tls.flags()),
         ]
-        with _run(command, folder / "log") as process:
+        with _run(command, folder / "log", environment) as process:
             yield _Process(process, port, tls_port, f"http://127.0.0.1:{port}/ready")
 
     @contextmanager
-    def _podseidon(self, folder: Path, kubeconfig: Path, role: str) -> Iterator[Replica]:
+    def _podseidon(
+        self, folder: Path, kubeconfig: Path, role: str, environment: Mapping[str, str]
+    ) -> Iterator[Replica]:
         port, tls_port, health = _free_port(), _free_port(), _free_port()
         name = "generator" if role == GENERATOR else "webhook"
         flags: Mapping[str, tuple[str, ...]] = {
@@ -161,14 +165,15 @@ class Originals:
             *("--prometheus-http-bind-addr=127.0.0.1", f"--prometheus-http-port={port}", "--pprof-enable=false"),
             *("--healthz-bind-addr=127.0.0.1", f"--healthz-port={health}", *flags[role]),
         ]
-        with _run(command, folder / "log") as process:
+        with _run(command, folder / "log", environment) as process:
             yield _Process(process, port, tls_port, f"http://127.0.0.1:{health}/readyz")
 
 
 @contextmanager
-def _run(command: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+def _run(command: list[str], log: Path, environment: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+    whole = {**os.environ, **environment}
     with log.open("ab") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=output, stdin=subprocess.DEVNULL)
+        process = subprocess.Popen(command, stdout=output, stderr=output, stdin=subprocess.DEVNULL, env=whole)
     try:
         yield process
     finally:

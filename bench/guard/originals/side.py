@@ -73,10 +73,10 @@ def _path(hook: Mapping[str, Any]) -> str:
 
 
 @contextmanager
-def guards(folder: Path, tls: Certificate) -> Iterator[Side]:
-    """guard, by its chart."""
+def guards(folder: Path, tls: Certificate, *, counts: bool = False) -> Iterator[Side]:
+    """guard, by its chart. `counts`: with its aggregator."""
     found = [each for each in chart_objects(_VALUES) if each["kind"] in _KINDS]
-    with site(folder, Guard(tls.flags(), counts=False), chart_definitions(_VALUES)) as made:
+    with site(folder, Guard(tls.flags(), counts=counts), chart_definitions(_VALUES)) as made:
         yield Side("guard", made, Api(made.kubeconfig), tls, tuple(found))
 
 

@@ -18,10 +18,10 @@ import yaml
 
 from testkit.guard_process import GuardProcess, guard_process
 from testkit.lab_cluster import until
+from testkit.pod_service import PodService, pod_service
 from tests.contract.checking import merge
 from tests.contract.guard.chart_rights import ZONE_TRACKER, Right, complaints
 from tests.contract.guard.conftest import Pair
-from tests.contract.guard.pod_service import PodService, pod_service
 from tests.contract.guard.test_chart import CHART, FLAGS, rights
 from tests.contract.guard.webhooks import scaled, wait_refused
 from tests.contract.guard.zones import Zones, zones

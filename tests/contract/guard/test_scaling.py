@@ -15,10 +15,10 @@ import pytest
 
 from testkit.guard_process import GuardProcess, guard_process
 from testkit.lab_cluster import until
+from testkit.pod_service import PodService, pod_service
 from tests.contract.checking import merge
 from tests.contract.guard.chart_rights import DOWNSCALE, Right, complaints
 from tests.contract.guard.conftest import Pair
-from tests.contract.guard.pod_service import PodService, pod_service
 from tests.contract.guard.test_chart import FLAGS, rights
 from tests.contract.guard.test_downscale_prepared import PODS, SETS, rendered, replicas
 from tests.contract.guard.test_downscale_prepared import shown as shown_downscale

@@ -14,6 +14,12 @@ from bench.guard.originals.api import said
 from bench.guard.originals.page import Compared
 from bench.guard.originals.page import page as comparison
 from bench.guard.page import LIMITS, Reached, Taken, known, page, written
+from bench.guard.repeated.case import KEPT, batches
+from bench.guard.repeated.cases import CASES
+from bench.guard.repeated.results import known as known_outcomes
+from bench.guard.repeated.results import outcome, table
+from bench.guard.repeated.results import written as write_outcomes
+from bench.places import PAGES, RESULTS
 from tests.unit.bench.tables import row
 
 
@@ -25,7 +31,7 @@ def taken(*found: Reached, cores: int = 2, date: str = "2026-11-25") -> dict[str
 def test_each_measure_is_a_row_with_its_limit_and_whether_it_is_kept() -> None:
     """Too slow is told as such, and what wasn't taken, too."""
     found = [Reached("webhook", 12.34, "500/s", 0.7), Reached("writes", 0.61, "of the same", 0.7)]
-    text = page(taken(*found, Reached("memory", 143.8, "2,000 sets", 0.7)), "make bench-guard")
+    text = page(taken(*found, Reached("memory", 143.8, "2,000 sets", 0.7)), "make bench-guard", "")
     fast = row(text, LIMITS["webhook"].what)
     assert (fast["limit"], fast["reached"], fast["enough"], fast["how"]) == ("20 ms", "12.3 ms", "yes", "500/s")
     many = row(text, LIMITS["writes"].what)
@@ -34,7 +40,7 @@ def test_each_measure_is_a_row_with_its_limit_and_whether_it_is_kept() -> None:
     assert (large["limit"], large["reached"], large["enough"]) == ("200 MiB", "144 MiB", "yes")
     assert row(text, LIMITS["ready"].what)["reached"] == "not measured yet"
     assert (fast["taken"], fast["machine"]) == ("2026-11-25", "2 cores, load average 0.7") and "busy" not in text
-    assert "busy" in page(taken(Reached("quota", 0, "20 rounds", 7.0)), "make bench-guard")
+    assert "busy" in page(taken(Reached("quota", 0, "20 rounds", 7.0)), "make bench-guard", "")
 
 
 def test_a_measure_that_is_taken_again_leaves_the_others_as_they_were(tmp_path: Path) -> None:
@@ -103,3 +109,35 @@ def test_what_a_webhook_denied_is_told_in_its_own_words() -> None:
     assert said(409, b'{"message": "conflict"}') == "409: conflict"
     assert said(503, b"no server") == "503: no server"
     assert said(201, b"{}") == ""
+
+
+def test_what_broke_a_promise_is_told_with_how_often(tmp_path: Path) -> None:
+    """In the row of its case, for guard and for the original; one that wasn't tried is told as such; a file keeps it
+    all.
+    """
+    ours = outcome([KEPT] * 20, 612.34, 1.26, "2026-11-29", "dd8c6c0d")
+    theirs = outcome([KEPT, "10 pods too many went", "10 pods too many went"], 99.0, 1.0, "2026-11-29", "dd8c6c0d")
+    file = tmp_path / "guard-repeated.json"
+    assert known_outcomes(file, CASES) == {}
+    write_outcomes(file, {"silent": {"guard": ours, "Podseidon": theirs}, "former": {"guard": ours}})
+    found = known_outcomes(file, CASES)
+    assert found == {"silent": {"guard": ours, "Podseidon": theirs}} and (ours.kept, theirs.kept) == (20, 1)
+    text = table(CASES, found)
+    silent, prepared = (row(text, each.what) for each in (CASES[0], CASES[2]))
+    assert (silent["kept by guard"], silent["seconds"]) == ("20 of 20", "612")
+    assert silent["kept by the original"] == "Podseidon: **1 of 3**: 2 × 10 pods too many went"
+    assert "2026-11-29" in silent["taken"] and "dd8c6c0d" in silent["taken"]
+    assert (prepared["kept by guard"], prepared["seconds"]) == ("not tried yet", "")
+
+
+def test_the_page_is_what_its_files_say() -> None:
+    """Nobody edits a figure there by hand, or forgets the page when a figure is taken anew."""
+    taken_last = known(RESULTS / "guard.json")
+    promises = table(CASES, known_outcomes(RESULTS / "guard-repeated.json", CASES))
+    assert (PAGES / "guard.md").read_text() == page(taken_last, "make bench-guard", promises)
+
+
+@pytest.mark.parametrize(("rounds", "found"), [(20, [4] * 5), (5, [4, 1]), (0, [])])
+def test_rounds_that_run_together_are_as_many_as_are_wanted(rounds: int, found: list[int]) -> None:
+    """No more than may run at a time."""
+    assert list(batches(rounds, 4)) == found
