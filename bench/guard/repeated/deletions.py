@@ -23,7 +23,7 @@ _MANY, _LEAST = 15, 5
 _SILENT_SECONDS = 80.0
 """More than the minute after which an aggregator looks at what was allowed, and after which guard lists anew."""
 _AT_ONCE = 4
-_PATIENCE = 180.0
+_PATIENCE = 120.0
 """Until what was allowed is seen to be gone, once watches tell again; a watch that was silent ends after a minute."""
 _YOUNG_SECONDS = 3
 _ASK_SECONDS = 2.0
@@ -66,19 +66,23 @@ class _App:
         fewer = _LEAST - len(self.there())
         return f"{fewer} pods too many went" if fewer > 0 else KEPT
 
-    def blocked(self) -> str:
-        """Whether what was allowed is still not known to be gone after a while, or a whole app's pod may not go then;
-        or KEPT.
+    def blocked(self, until: float) -> str:
+        """Whether what was allowed isn't known to be gone by then (of `time.monotonic`), or no pod may go although all
+        are there again; or KEPT.
         """
         site, left = self.side.site, len(self.there())
         try:
             site.wait_counted([self.name], left)
-            becomes("nothing to be reserved", lambda: self._reserved() == 0, seconds=_PATIENCE)
+            becomes("nothing to be reserved", lambda: self._reserved() == 0, seconds=_left(until))
             self.pods(range(_MANY, 2 * _MANY - left))
             site.wait_counted([self.name], _MANY)
-            becomes("a pod to be allowed to go", lambda: self.side.api.deleted(f"{self.name}-{_MANY}") == "")
-        except TimeoutError as error:
-            return f"blocked: {error}".replace(self.name, "…")
+        except TimeoutError:
+            return "what was allowed is still not known to be gone"
+        try:
+            one = f"{self.name}-{_MANY}"
+            becomes("a pod to be allowed to go", lambda: self.side.api.deleted(one) == "", seconds=_left(until))
+        except TimeoutError:
+            return "no pod may go, although all are there again"
         return KEPT
 
     def _reserved(self) -> int:
@@ -89,6 +93,10 @@ class _App:
     @property
     def _labels(self) -> str:
         return f"app={self.name}"
+
+
+def _left(until: float) -> float:
+    return max(1.0, until - time.monotonic())
 
 
 def _app(side: Side, *, young: int = 0, ahead: float = 0, **config: int) -> _App:
@@ -126,7 +134,8 @@ def _in_silence(side: Side, together: int, how: Silence) -> list[str]:
             time.sleep(_ASK_SECONDS)
         found = [each.broken() for each in apps]
         proxy.speak()
-        found = [why or each.blocked() for why, each in zip(found, apps, strict=True)]
+        until = time.monotonic() + _PATIENCE
+        found = [why or each.blocked(until) for why, each in zip(found, apps, strict=True)]
         for each in apps:
             each.remove()
     return [why and f"{why} (the watch {how.value})" for why in found]
@@ -151,7 +160,7 @@ def _clocks(side: Side, rounds: int, chance: random.Random) -> list[str]:
                     file.write_text(f"{chance.choice((-_OFF, 0.0, _OFF)):+.0f}")
                 app.delete_all()
                 time.sleep(_ASK_SECONDS)
-            why = app.broken() or app.blocked()
+            why = app.broken() or app.blocked(time.monotonic() + _PATIENCE)
             found.append(why and f"{why} (the kubelet's clock {ahead:+.0f} s)")
             app.remove()
     return found

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import Enum
 from pathlib import Path
 from ssl import PROTOCOL_TLS_SERVER, SSLContext
@@ -81,13 +81,14 @@ class Between:
             request.method, url, data=body or None, headers=_passed(request.headers), ssl=False, allow_redirects=False
         ) as answer:
             told = web.StreamResponse(status=answer.status, headers=_passed(answer.headers))
-            await told.prepare(request)
-            if request.query.get("watch") in ("1", "true"):
-                await self._watched(answer.content, told)
-            else:
-                async for chunk in answer.content.iter_any():
-                    await told.write(chunk)
-            await told.write_eof()
+            with suppress(ConnectionResetError):  # its client has gone
+                await told.prepare(request)
+                if request.query.get("watch") in ("1", "true"):
+                    await self._watched(answer.content, told)
+                else:
+                    async for chunk in answer.content.iter_any():
+                        await told.write(chunk)
+                await told.write_eof()
             return told
 
     async def _watched(self, events: aiohttp.StreamReader, told: web.StreamResponse) -> None:
