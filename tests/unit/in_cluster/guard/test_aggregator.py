@@ -15,7 +15,7 @@ from upgrader.in_cluster.guard.core.protector import Tuning
 from upgrader.in_cluster.guard.core.selectors import Selector
 from upgrader.in_cluster.guard.guard_errors import ApiAway, ApiRefused, Conflict, NotFound
 from upgrader.in_cluster.guard.roles.aggregator import Aggregator
-from upgrader.in_cluster.guard.roles.pods_of_cell import PODS, PodsOfCell
+from upgrader.in_cluster.guard.roles.pods_of_cell import PODS, PodsOfCell, counted_pod
 from upgrader.in_cluster.guard.roles.protector_cache import POD_PROTECTORS, ProtectorCache
 from upgrader.in_cluster.guard.runtime.metrics import Metrics
 from upgrader.in_cluster.guard.runtime.protector_metrics import ProtectorMetrics
@@ -526,5 +526,59 @@ def test_whoever_begins_to_lead_lists_the_pods() -> None:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         assert world.counts() == (1, 1) and world.role._pods is None
+
+    run(test)
+
+
+def test_who_leads_again_does_not_know_how_long_pods_have_been_ready() -> None:
+    """It saw the pod become Ready when it led before; nobody saw it fail and become Ready again since."""
+
+    async def led(world: World, until: Callable[[], bool]) -> None:
+        tasks = [asyncio.ensure_future(i.run()) for i in world.cache.informers]
+        tasks.append(asyncio.ensure_future(world.role.run()))
+        async with asyncio.timeout(5):
+            while not until():
+                await asyncio.sleep(0.001)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def test(world: World) -> None:
+        put(world.api, protector(minReadySeconds=60), pod("x", ready=False))
+        await led(world, lambda: "status" in stored(world.api))
+        world.role._note_ready(None, counted_pod(pod("x", ready=False, namespace="shop")))
+        world.role._note_ready(
+            counted_pod(pod("x", ready=False, namespace="shop")), counted_pod(pod("x", namespace="shop"))
+        )
+        world.now = 9000.0
+        again = pod("x")
+        again["status"]["conditions"][1]["lastTransitionTime"] = "1970-01-01T02:29:50Z"  # ten seconds ago
+        put(world.api, again)
+        await led(world, lambda: stored(world.api)["status"]["cells"][0]["aggregation"]["readyReplicas"] == 1)
+        assert world.counts() == (1, 0)
+
+    run(test)
+
+
+def test_a_selector_that_is_changed_and_changed_back_hides_no_pod_that_went() -> None:
+    """Both before the pods are counted again: what went meanwhile is counted no more."""
+
+    async def test(world: World) -> None:
+        def selecting(app: str) -> dict[str, Any]:
+            found = stored(world.api)
+            return {**found, "spec": {**found["spec"], "selector": {"matchLabels": {"app": app}}}}
+
+        put(world.api, protector(), pod("x"), pod("y"))
+        await world.see()
+        await world.look()
+        assert world.counts() == (2, 2)
+        put(world.api, selecting("other"))
+        await world.see()
+        gone(world.api, "x")
+        await world.see()
+        put(world.api, selecting("web"))
+        await world.see()
+        await world.look()
+        assert world.counts() == (1, 1)
 
     run(test)

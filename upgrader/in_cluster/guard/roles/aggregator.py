@@ -89,6 +89,7 @@ class Aggregator:
 
     async def _work(self) -> None:
         self._members.clear()
+        self._became_ready.clear()  # what pods did while another one led isn't known
         self._pods = pods = PodsOfCell(self._worker, self._namespaces, self._labels, self._pod_changed, self._now)
         try:
             with self._metrics.leading("aggregator"):
@@ -136,6 +137,8 @@ class Aggregator:
 
     def _protector_changed(self, key: Key) -> None:
         if held := self._protectors.get(key):
+            if key in self._members and self._members[key][0] != held.protector.aggregation:
+                del self._members[key]  # they aren't kept up to date from now on
             self._soon(held.protector)
         else:
             self._noticed.pop(key, None)
