@@ -20,6 +20,7 @@ from upgrader.in_cluster.guard.guard_errors import ApiAway, Conflict
 from upgrader.in_cluster.guard.roles.pods_of_cell import PODS
 from upgrader.in_cluster.guard.roles.protector_cache import POD_PROTECTORS, NewestProtectors, ProtectorCache
 from upgrader.in_cluster.guard.roles.protector_webhook import CellWebhook, ProtectorWriter, unknown_cell
+from upgrader.in_cluster.guard.roles.young_pods import YoungPods
 from upgrader.in_cluster.guard.runtime.metrics import Metrics
 from upgrader.in_cluster.guard.runtime.protector_metrics import ProtectorMetrics
 
@@ -53,7 +54,8 @@ class World:
         counts = ProtectorMetrics(self.metrics)
         self.seconds = 0.0
         self.cache = ProtectorCache(self.api, [], Tuning(), clock=lambda: self.seconds)
-        writer = ProtectorWriter(self.api, Tuning(), counts, NewestProtectors(self.cache))
+        young = YoungPods(self.cache, lambda: self.seconds)
+        writer = ProtectorWriter(self.api, Tuning(), counts, NewestProtectors(self.cache), young)
         self.webhook = CellWebhook("a", self.api, self.cache, writer, counts, 5.0)
 
     async def begin(self, *objects: dict[str, Any]) -> None:
@@ -371,3 +373,36 @@ async def calls(world: World, name: str) -> list[str]:
     world.api.calls.clear()
     assert (await world.ask(deletion(name, f"of-{name}"))).allowed
     return [re.sub(r" .*/(pods|podprotectors)/.*", r" \1", call) for call in world.api.calls]
+
+
+def test_a_pod_that_only_counts_is_recorded_as_it_goes() -> None:
+    """The protector's aggregationSelector is wider than its selector; one that it doesn't count needs nobody's word."""
+
+    async def test(world: World) -> None:
+        wider = {"matchExpressions": [{"key": "app", "operator": "In", "values": ["web", "canary"]}]}
+        canary = pod("c", labels={"app": "canary"})
+        await world.begin(protector(3, cells={"a": counted(4)}, aggregationSelector=wider), canary, pod("x"))
+        told = pod("c", namespace="shop", labels={"app": "canary"})
+        assert (await world.ask(deletion("c", "1", oldObject=told))).allowed
+        assert uids(world.api, "a") == ["uid-c"]
+        assert (await world.ask(deletion("x", "2"))).code == 409
+
+    run(test)
+
+
+def test_a_pod_is_not_young_for_ever_where_nobody_counts() -> None:
+    """The aggregator was killed after it has named it: the webhook has seen that for minReadySeconds, by no clock but
+    its own, and then lets it go no longer as if it weren't available; with less time it does.
+    """
+
+    async def test(world: World) -> None:
+        cell = counted(0)
+        cell["aggregation"]["recentlyReadyUIDs"] = ["uid-x", "uid-y"]
+        await world.begin(protector(2, cells={"a": cell}, minReadySeconds=60), pod("x"), pod("y"))
+        world.seconds = 59.0
+        assert (await world.ask(deletion("x", "1"))).allowed
+        world.seconds = 60.0
+        refused = await world.ask(deletion("y", "2"))
+        assert (refused.code, "too few available" in refused.message) == (429, True)
+
+    run(test)

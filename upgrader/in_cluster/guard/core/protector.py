@@ -131,6 +131,11 @@ class Protector:
         """How many pods are available for certain."""
         return self.counts.available - self.lag
 
+    def concerns(self, labels: Mapping[str, str]) -> bool:
+        """Whether a pod with these labels is protected, or counts."""
+        wider = self.aggregation is not self.selector
+        return self.selector.matches(labels) or (wider and self.aggregation.matches(labels))
+
     def cell(self, name: str) -> Cell:
         """A cell; an empty one that isn't there yet."""
         return next((c for c in self.cells if c.name == name), Cell(name))
@@ -236,14 +241,14 @@ def judge(request: Request, protector: Protector) -> Judgement:
 
     No clock decides: a Ready pod isn't available where the count says that it wasn't counted as such. It may go
     whatever there is, and is reserved all the same, as it may be counted before it is seen to go. So is a pod that
-    isn't Ready, if it is evicted.
+    isn't Ready, if it is evicted, and one that only counts.
     """
     assert isinstance(request, ProtectorRequest)
     subject = request.pod
     if lost := lost_already(subject, eviction=request.eviction):
         return lost
     if not protector.selector.matches(subject.labels):
-        return Judgement(allow(), "Unmatched")
+        return Judgement(allow(), "Unmatched", reserves=protector.aggregation.matches(subject.labels))
     if subject.ready_since is None:
         return Judgement(allow(), "AlreadyUnready", reserves=True)
     if subject.uid in protector.cell(request.cell).young:

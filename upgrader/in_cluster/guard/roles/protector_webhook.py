@@ -32,6 +32,7 @@ from upgrader.in_cluster.guard.guard_errors import ApiAway, ApiRefused, NotFound
 from upgrader.in_cluster.guard.roles.ledger_writer import Judge, LedgerWriter, Memory, all_agree
 from upgrader.in_cluster.guard.roles.pods_of_cell import PODS
 from upgrader.in_cluster.guard.roles.protector_cache import POD_PROTECTORS, ProtectorCache
+from upgrader.in_cluster.guard.roles.young_pods import YoungPods
 from upgrader.in_cluster.guard.runtime.api_client import Api
 from upgrader.in_cluster.guard.runtime.informer import Key
 from upgrader.in_cluster.guard.runtime.protector_metrics import ProtectorMetrics
@@ -45,8 +46,8 @@ _UNMATCHED = Judgement(allow(), "Unmatched")
 class _Books:
     """A PodProtector stores its own reservations."""
 
-    def __init__(self, defaults: Tuning, metrics: ProtectorMetrics) -> None:
-        self._defaults, self._metrics = defaults, metrics
+    def __init__(self, defaults: Tuning, metrics: ProtectorMetrics, young: YoungPods) -> None:
+        self._defaults, self._metrics, self._young = defaults, metrics, young
         self.tries: dict[str, int] = {}
 
     @property
@@ -65,7 +66,7 @@ class _Books:
         return status(book, item.get("status"))
 
     async def judge_of(self, item: Object, requests: Sequence[Request], now: float) -> Judge[Protector]:
-        return judge
+        return lambda request, protector: judge(request, self._young.still(protector))
 
     def tried(self, requests: Sequence[Request]) -> None:
         if requests:
@@ -80,8 +81,10 @@ class _Books:
 class ProtectorWriter(LedgerWriter[Protector]):
     """Asks protectors, and records what they allow; one for a process."""
 
-    def __init__(self, core: Api, defaults: Tuning, metrics: ProtectorMetrics, newest: Memory | None = None) -> None:
-        self._own, self._metrics = _Books(defaults, metrics), metrics
+    def __init__(
+        self, core: Api, defaults: Tuning, metrics: ProtectorMetrics, newest: Memory, young: YoungPods
+    ) -> None:
+        self._own, self._metrics = _Books(defaults, metrics, young), metrics
         super().__init__(core, self._own, newest)
 
     async def ask(self, budget: Key, request: Request, seconds: float) -> Judgement:
@@ -163,10 +166,10 @@ class CellWebhook:
         return Judgement(allow(audit=audit), reserved.why)
 
     def _selecting(self, found: Pod) -> list[Protector]:
-        """Raises ApiAway where there may be protectors that aren't known."""
+        """Those that protect the pod, or count it. Raises ApiAway where there may be some that aren't known."""
         if reason := self._protectors.why_not:
             raise ApiAway(reason)
-        return [each for each in self._protectors.of(found.namespace) if each.selector.matches(found.labels)]
+        return [each for each in self._protectors.of(found.namespace) if each.concerns(found.labels)]
 
     def _without_asking(self, found: Pod, selecting: Sequence[Protector]) -> Judgement | None:
         """The answer where no protector is asked: one can't be read, or none selects the pod."""

@@ -200,6 +200,15 @@ def test_an_unmatched_pod_goes() -> None:
     assert judgement.answer.allowed and not judgement.reserves
 
 
+def test_a_pod_that_only_counts_goes_and_is_counted_as_gone() -> None:
+    """A wider aggregationSelector counts it: a protected pod may not go in its place before it is seen to be gone."""
+    wider = replace(_protector(3, Cell("a", _all(4))), aggregation=Selector.of({}))
+    canary = _ask("canary", pod=member("canary", labels={"app": "canary"}))
+    codes, after = _admit(wider, canary, _ask("p-1"))
+    assert codes == [0, 409] and after.estimate == 3
+    assert _admit(replace(wider, min_available=4), canary)[0] == [0]
+
+
 def test_a_pod_with_force_delete_goes_and_is_counted_as_gone() -> None:
     """At the minimum too; the next deletion knows of it."""
     forced = _ask("p-1", pod=replace(_pod("p-1"), annotations={FORCE_DELETE: "NodeIsBroken"}))
