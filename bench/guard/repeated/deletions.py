@@ -22,6 +22,7 @@ __all__ = ["CLOCKS", "SILENT"]
 _MANY, _LEAST = 15, 5
 _SILENT_SECONDS = 80.0
 """More than the minute after which an aggregator looks at what was allowed, and after which guard lists anew."""
+_SILENCES = ((Silence.HANGS, "pods"), (Silence.ENDS, "pods"), (Silence.HANGS, ""), (Silence.ENDS, ""))
 _AT_ONCE = 4
 _PATIENCE = 120.0
 """Until what was allowed is seen to be gone, once watches tell again; a watch that was silent ends after a minute."""
@@ -110,11 +111,12 @@ def _app(side: Side, *, young: int = 0, ahead: float = 0, **config: int) -> _App
 def _silent(side: Side, rounds: int, _: random.Random) -> list[str]:
     found = []
     for number, together in enumerate(batches(rounds, _AT_ONCE)):
-        found += _in_silence(side, together, (Silence.HANGS, Silence.ENDS)[number % 2])
+        how, of = _SILENCES[number % len(_SILENCES)]
+        found += _in_silence(side, together, how, of)
     return found
 
 
-def _in_silence(side: Side, together: int, how: Silence) -> list[str]:
+def _in_silence(side: Side, together: int, how: Silence, of: str) -> list[str]:
     folder = side.site.folder
     with ExitStack() as stack:
         proxy = stack.enter_context(between(side.site.kubeconfig, side.tls, folder))
@@ -126,7 +128,7 @@ def _in_silence(side: Side, together: int, how: Silence) -> list[str]:
         apps = [_app(side, **({"compactThreshold": 3} if number % 2 else {})) for number in range(together)]
         side.site.wait_counted([each.name for each in apps], _MANY)
         _wait_asked(side)
-        proxy.fall_silent(how)
+        proxy.fall_silent(how, of)
         until = time.monotonic() + _SILENT_SECONDS
         while time.monotonic() < until:
             for each in apps:
@@ -138,7 +140,8 @@ def _in_silence(side: Side, together: int, how: Silence) -> list[str]:
         found = [why or each.blocked(until) for why, each in zip(found, apps, strict=True)]
         for each in apps:
             each.remove()
-    return [why and f"{why} (the watch {how.value})" for why in found]
+    which = f"the watch of {of}" if of else "each watch"
+    return [why and f"{why} ({which} {how.value})" for why in found]
 
 
 def _clocks(side: Side, rounds: int, chance: random.Random) -> list[str]:

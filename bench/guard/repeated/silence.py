@@ -45,10 +45,11 @@ class Between:
         self._server, self.kubeconfig = server, kubeconfig
         """Its clients': the server is this one."""
         self._silence: Silence | None = None
+        self._of = ""
 
-    def fall_silent(self, how: Silence) -> None:
-        """All watches, of all kinds."""
-        self._silence = how
+    def fall_silent(self, how: Silence, of: str = "") -> None:
+        """All watches of a resource, such as `pods`; "": of all."""
+        self._silence, self._of = how, of
 
     def speak(self) -> None:
         """New watches do."""
@@ -84,20 +85,20 @@ class Between:
             with suppress(ConnectionResetError):  # its client has gone
                 await told.prepare(request)
                 if request.query.get("watch") in ("1", "true"):
-                    await self._watched(answer.content, told)
+                    await self._watched(answer.content, told, request.path.rpartition("/")[2])
                 else:
                     async for chunk in answer.content.iter_any():
                         await told.write(chunk)
                 await told.write_eof()
             return told
 
-    async def _watched(self, events: aiohttp.StreamReader, told: web.StreamResponse) -> None:
+    async def _watched(self, events: aiohttp.StreamReader, told: web.StreamResponse, of: str) -> None:
         silent_since: float | None = None
         reading = asyncio.ensure_future(events.readany())
         try:
             while True:
                 await asyncio.wait([reading], timeout=_LOOK_SECONDS)
-                if silent_since is None and self._silence is not None:
+                if silent_since is None and self._silence is not None and self._of in ("", of):
                     silent_since = time.monotonic()
                 if (
                     silent_since is not None
