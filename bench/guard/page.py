@@ -147,10 +147,10 @@ CHECKOUT` causes each of them again and again on guard, and on the project whose
 
 {promises}
 
-- **The watch:** webhook and aggregator reach the API server through a proxy. It swallows all events of the
-  pods' watches, which stay open in one window and end in good order every 2 s in the next; then of all watches alike. For
-  every other protector, older deletions are recorded together (`compactThreshold: 3`). Afterwards, watches tell again.
-  The promise is kept if at most ten pods went, and if two minutes later nothing is reserved any more, ten new pods are
+- **The watch:** webhook and aggregator reach the API server through a proxy. It swallows all events of the watches of
+  pods, which stay open in one window and end in good order every 2 s in the next; then of all watches alike. For every
+  other protector, older deletions are recorded together (`compactThreshold: 3`). Afterwards, watches tell again. The
+  promise is kept if at most ten pods went, and if two minutes later nothing is reserved any more, ten new pods are
   counted, and one of them may go.
 - **Clocks:** the pods' Ready conditions are written by a clock that is 5 minutes ahead or behind (`minReadySeconds:
   3`), as by a kubelet. The clocks of guard's webhook and of its aggregator jump, while pods are asked for, to 5 minutes
