@@ -273,6 +273,7 @@ WORST_SEVERITY: Mapping[str, Severity] = {
     "ports.node-ports": "warning",
     "protectors.below-minimum": "error",
     "protectors.met": "info",
+    "protectors.never-allow": "error",
     "protectors.not-counted": "error",
     "rehearsal.added": "info",
     "rehearsal.changed": "warning",

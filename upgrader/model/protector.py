@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 __all__ = ["SILENT_SECONDS", "Cell", "PodProtector"]
@@ -19,6 +19,7 @@ class Cell:
     """A cluster that has pods of the protected workload."""
 
     name: str
+    total: int
     available: int
     counted: str
     """`lastEventTime` of its aggregator, as written there; "" before it has counted."""
@@ -34,6 +35,8 @@ class PodProtector:
     estimate: int | None
     """Pods that are available in all cells, minus the allowed deletions; None before any aggregator has counted."""
     cells: tuple[Cell, ...]
+    selector: Mapping[str, Any] = field(default_factory=dict)
+    """Of the pods that may be kept from going."""
 
     def __str__(self) -> str:
         return f"PodProtector {self.place}"
@@ -61,6 +64,12 @@ class PodProtector:
         less = f", minus {waits} with an allowed deletion" if waits > 0 else ""
         return f"{self}: at least {self.estimate} pods are available ({each}{less}), {self.minimum} are required"
 
+    @property
+    def never_allows(self) -> bool:
+        """Whether none of its pods may go even while all that there are are available."""
+        total = sum(cell.total for cell in self.cells)
+        return self.estimate is not None and 0 < total <= self.minimum
+
     @classmethod
     def parse(cls, found: Mapping[str, Any]) -> PodProtector:
         """From the API's object."""
@@ -72,6 +81,7 @@ class PodProtector:
             minimum=int((found.get("spec") or {}).get("minAvailable") or 0),
             estimate=int(estimate) if estimate is not None else None,
             cells=tuple(map(_cell, status.get("cells") or ())),
+            selector=(found.get("spec") or {}).get("selector") or {},
         )
 
 
@@ -79,6 +89,7 @@ def _cell(found: Mapping[str, Any]) -> Cell:
     counts = found.get("aggregation") or {}
     return Cell(
         name=str(found.get("cellID", "")),
+        total=int(counts.get("totalReplicas") or 0),
         available=int(counts.get("availableReplicas") or 0),
         counted=str(counts.get("lastEventTime") or ""),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from http import HTTPStatus
 from math import inf
@@ -12,10 +12,11 @@ from upgrader.gates.kubernetes_kinds import POD_PROTECTORS
 from upgrader.model.finding import Finding
 from upgrader.model.first_few import first_few
 from upgrader.model.protector import SILENT_SECONDS, Cell, PodProtector
-from upgrader.model.workload import parse_time
+from upgrader.model.workload import parse_time, selects
 from upgrader.ports import Kube
-from upgrader.preflight.context import PreflightContext
+from upgrader.preflight.context import PODS, PreflightContext
 from upgrader.steps.nodes.plan import PlannedNodes
+from upgrader.steps.nodes.pods_to_drain import pods_to_drain
 from upgrader.steps.plan import planned_of
 
 __all__ = ["check_protectors"]
@@ -47,7 +48,9 @@ def check_protectors(context: PreflightContext) -> Iterator[Finding]:
             "\n".join(["None of their pods can be evicted, so a drain of their nodes waits.", *below.values()]),
             f"Repair the pods, or correct their minAvailable: {_SEE}",
         )
-    drained = any(step.nodes for step in planned_of(context.plan, PlannedNodes))
+    steps = planned_of(context.plan, PlannedNodes)
+    yield from _never_allow(context, steps, [item for item in protectors if item.never_allows and not item.below])
+    drained = any(step.nodes for step in steps)
     gates = {f"{gate.namespace}/{gate.name}" for gate in context.workload_gates if gate.kind == "protector"}
     names = sorted({item.place for item in protectors} if drained else gates)
     if names:
@@ -56,6 +59,33 @@ def check_protectors(context: PreflightContext) -> Iterator[Finding]:
             "info",
             f"PodProtectors can delay the run: {first_few(names)}",
             "Drains wait while they deny an eviction, and gates that name them wait until they are at their minimum.",
+        )
+
+
+def _never_allow(
+    context: PreflightContext, steps: Sequence[PlannedNodes], protectors: Sequence[PodProtector]
+) -> Iterator[Finding]:
+    """Of protectors that let no pod go, those of pods on nodes that are to be drained."""
+    fails = {node.node: step.pool.drain.on_blocked == "fail" for step in steps for node in step.nodes}
+    met: dict[str, tuple[str, bool]] = {}
+    for found in context.kube.each(PODS, at_once=500) if fails and protectors else ():
+        node = (found.get("spec") or {}).get("nodeName", "")
+        if node not in fails:
+            continue
+        for pod in pods_to_drain((found,), controller=node in context.controllers).owned:
+            for item in protectors:
+                if item.namespace == pod.namespace and selects(item.selector, pod.labels):
+                    before = met.get(item.place, ("", False))
+                    met[item.place] = (before[0] or f"{item.place} (pod {pod} on {node})", before[1] or fails[node])
+    if met:
+        yield Finding(
+            "protectors.never-allow",
+            "error" if any(fail for _, fail in met.values()) else "warning",
+            f"these PodProtectors never allow the drain of a node: {first_few([text for text, _ in met.values()])}",
+            "As many of their pods must be available as there are, so that every eviction is refused. The rollout of a "
+            "Deployment of up to three replicas keeps all of them, unless its maxUnavailable says otherwise.",
+            "Run more replicas, set strategy.rollingUpdate.maxUnavailable of the Deployment to at least 1, or correct "
+            f"the PodProtector's minAvailable: {_SEE}",
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,14 +21,18 @@ from upgrader.gates.kubernetes_kinds import POD_PROTECTORS, STATEFUL_SETS
 from upgrader.gates.protector_gate import ProtectorGate
 from upgrader.gates.rollout_gate import RolloutGate
 from upgrader.gates.rollout_group_gate import RolloutGroupGate
+from upgrader.model.node_settings import NodePool, NodeSource
 from upgrader.model.outcome import Verdict, VerdictKind
 from upgrader.model.settings import GatePolicy, WorkloadGate
+from upgrader.model.version import KubernetesVersion
 from upgrader.model.workload import WorkloadRef
 from upgrader.ports import Kind
 from upgrader.preflight import protectors as preflight_protectors
 from upgrader.preflight.protectors import check_protectors
 from upgrader.preflight.rollouts import check_rollouts
+from upgrader.steps.nodes.plan import PlannedNodes
 from upgrader.steps.release.plan import PlannedRelease
+from upgrader.steps.step_document import NodeChange
 
 DEFINITIONS = Kind("apiextensions.k8s.io/v1", "customresourcedefinitions", namespaced=False)
 SETS = "/apis/apps/v1/namespaces/shop/statefulsets"
@@ -183,7 +188,8 @@ def test_protector(protectors: KubeAdapter) -> None:
     assert ids(kube, check_protectors) == ["protectors.not-counted"]
 
     def counted(estimate: int, at: datetime) -> None:
-        cell = {"cellID": "core", "aggregation": {"availableReplicas": 3, "lastEventTime": at.isoformat()}}
+        counts = {"totalReplicas": 3, "availableReplicas": 3, "lastEventTime": at.isoformat()}
+        cell = {"cellID": "core", "aggregation": counts}
         status = {"cells": [cell], "summary": {"estimatedAvailableReplicas": estimate}}
         kube.patch(POD_PROTECTORS, "web", {"status": status}, "shop", subresource="status")
 
@@ -198,3 +204,19 @@ def test_protector(protectors: KubeAdapter) -> None:
     assert ids(kube, check_protectors) == []
     (met,) = check_protectors(replace(checked(kube), workload_gates=gates))
     assert met.id == "protectors.met"
+
+    def of_a_drain() -> list[str]:
+        context, old = checked(kube), KubernetesVersion(1, 36, 3)
+        assert context.plan is not None
+        pool, change = NodePool("workers"), NodeChange("worker-1", old, old)
+        drain = PlannedNodes(pool, (change,), old, NodeSource("packages"), 300.0, 1, Path("/p"))
+        return [each.id for each in check_protectors(replace(context, plan=replace(context.plan, steps=(drain,))))]
+
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "1", "controller": True}
+    meta = {"name": "web-0", "labels": {"app": "web"}, "ownerReferences": [owner]}
+    pod = {"nodeName": "worker-1", "containers": [{"name": "x", "image": "x"}], "terminationGracePeriodSeconds": 0}
+    kube.create(PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": pod}, "shop")
+    assert of_a_drain() == ["protectors.never-allow", "protectors.met"]
+    kube.patch(POD_PROTECTORS, "web", {"spec": {"minAvailable": 2}}, "shop")
+    assert of_a_drain() == ["protectors.met"]
+    kube.delete(PODS, "web-0", "shop")

@@ -13,24 +13,30 @@ import pytest
 from tests.unit.preflight.conftest import World
 from upgrader.errors import ApiError
 from upgrader.gates.kubernetes_kinds import POD_PROTECTORS
-from upgrader.model.node_settings import NodePool, NodeSource
+from upgrader.model.finding import Finding
+from upgrader.model.node_settings import DrainPolicy, NodePool, NodeSource, OnBlocked
 from upgrader.model.settings import GatePolicy, WorkloadGate
 from upgrader.model.version import KubernetesVersion
 from upgrader.preflight.all_checks import run_checks
+from upgrader.preflight.context import PODS
 from upgrader.preflight.protectors import check_protectors
 from upgrader.steps.nodes.plan import PlannedNodes
 from upgrader.steps.step_document import NodeChange
 
 
-def protect(world: World, name: str = "web", *, estimate: int | None = 3, counted: str | None = None) -> None:
-    """A protector that wants three pods, counted a moment ago unless said otherwise; "": never."""
+def protect(
+    world: World, name: str = "web", *, estimate: int | None = 3, counted: str | None = None, least: int = 3
+) -> None:
+    """A protector that wants three pods, of which there are three, counted a moment ago unless said otherwise; "":
+    never.
+    """
     counted = world.kube.server_time().isoformat() if counted is None else counted
-    counts = {"availableReplicas": 3, **({"lastEventTime": counted} if counted else {})}
+    counts = {"totalReplicas": 3, "availableReplicas": 3, **({"lastEventTime": counted} if counted else {})}
     cell = {"cellID": "core", "aggregation": counts}
     summary = {} if estimate is None else {"estimatedAvailableReplicas": estimate}
     found = {
         "metadata": {"name": name, "namespace": "shop"},
-        "spec": {"minAvailable": 3},
+        "spec": {"minAvailable": least, "selector": {"matchLabels": {"app": name}}},
         "status": {"cells": [cell], "summary": summary},
     }
     world.kube.put(POD_PROTECTORS, found)
@@ -128,9 +134,40 @@ def test_plan_names_the_protectors_that_it_meets(world: World) -> None:
         "info",
         "PodProtectors can delay the run: shop/web",
     )
+    assert drained(world)["protectors.met"].title == "PodProtectors can delay the run: shop/api, shop/web"
+
+
+def drained(world: World, on_blocked: OnBlocked = "fail") -> dict[str, Finding]:
+    """The findings of a plan that drains a worker, by id."""
+    context = world.context()
     assert context.plan is not None
     change = NodeChange("worker-1", KubernetesVersion(1, 36, 3), world.target)
-    source = NodeSource("packages")
-    drain = PlannedNodes(NodePool("workers"), (change,), world.target, source, 300.0, 1, Path("/p"))
-    (found,) = check_protectors(replace(context, plan=replace(context.plan, steps=(drain,))))
-    assert found.title == "PodProtectors can delay the run: shop/api, shop/web"
+    pool = NodePool("workers", drain=DrainPolicy(on_blocked=on_blocked))
+    drain = PlannedNodes(pool, (change,), world.target, NodeSource("packages"), 300.0, 1, Path("/p"))
+    return {each.id: each for each in check_protectors(replace(context, plan=replace(context.plan, steps=(drain,))))}
+
+
+@pytest.mark.parametrize(("on_blocked", "severity"), [("fail", "error"), ("force", "warning")])
+@pytest.mark.parametrize(
+    ("least", "node", "labels", "fires"),
+    [
+        (3, "worker-1", {"app": "web"}, True),
+        (2, "worker-1", {"app": "web"}, False),
+        (3, "worker-2", {"app": "web"}, False),
+        (3, "worker-1", {"app": "other"}, False),
+    ],
+)
+def test_a_protector_that_lets_no_pod_go_is_named_before_a_drain_waits_for_it(
+    world: World, least: int, node: str, labels: dict[str, str], fires: bool, on_blocked: OnBlocked, severity: str
+) -> None:
+    """As of a Deployment of three replicas, whose rollout keeps all of them; if a pod of it is on a drained node."""
+    owner = {"kind": "ReplicaSet", "name": "its", "controller": True}
+    meta = {"name": "web-0", "namespace": "shop", "labels": labels, "ownerReferences": [owner]}
+    world.kube.put(PODS, {"metadata": meta, "spec": {"nodeName": node}, "status": {"phase": "Running"}})
+    protect(world, least=least)
+    found = drained(world, on_blocked)
+    assert ("protectors.never-allow" in found) is fires
+    if fires:
+        never = found["protectors.never-allow"]
+        assert never.severity == severity
+        assert "shop/web (pod shop/web-0 on worker-1)" in never.title and "maxUnavailable" in never.remedy

@@ -34,6 +34,7 @@ PROVEN: dict[str, tuple[str, ...]] = {
     "contract/guard/test_gates.py::test_protector": (
         "protectors.below-minimum",
         "protectors.met",
+        "protectors.never-allow",
         "protectors.not-counted",
     ),
     "contract/test_rehearsal.py::test_a_rule_that_the_target_does_not_compile_is_named": ("rehearsal.create",),
