@@ -1,8 +1,8 @@
 """For how long a webhook has known of pods that aren't available yet, as they became Ready a moment ago.
 
 An aggregator names them, and takes each name back when the pod has been Ready for `minReadySeconds`. Where no
-aggregator runs any more, nobody takes names back: such pods serve, and would go without a limit. So a name counts only
-for as long as an aggregator could mean it, by this process's own clock, from when it was first seen.
+aggregator runs any more, names stay: such pods serve, and would go without a limit. So a name counts only for as long
+as an aggregator could mean it, by this process's own clock, from when it was first seen.
 """
 
 from __future__ import annotations
