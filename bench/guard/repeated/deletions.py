@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import time
 import uuid
@@ -51,10 +52,11 @@ class _App:
         """The names of its pods."""
         return [str(each["metadata"]["name"]) for each in self.side.site.kube.list(PODS, "shop", labels=self._labels)]
 
-    def delete_all(self) -> list[str]:
-        """Ask once for each pod that is there; what was said to those that stay."""
-        answers = [self.side.api.deleted(each) for each in self.there()]
-        return [each for each in answers if each]
+    def delete_all(self, until: float = math.inf) -> None:
+        """Ask once for each pod that is there; not after `until`, as each may wait for the webhook's timeout."""
+        for each in self.there():
+            if time.monotonic() < until:
+                self.side.api.deleted(each)
 
     def remove(self) -> None:
         """Protector and pods."""
@@ -132,7 +134,7 @@ def _in_silence(side: Side, together: int, how: Silence, of: str) -> list[str]:
         until = time.monotonic() + _SILENT_SECONDS
         while time.monotonic() < until:
             for each in apps:
-                each.delete_all()
+                each.delete_all(until)
             time.sleep(_ASK_SECONDS)
         found = [each.broken() for each in apps]
         proxy.speak()
