@@ -19,8 +19,9 @@
     │   ├── CredentialsRefused    2  …it accepts no credentials of the kubeconfig: nothing was changed
     │   └── ApiUnavailable        5  the Kubernetes API did not answer (unknown, never healthy)
     ├── HostError                 5  a host could not be reached, or a command on it failed
-    │   └── HostUnreachable       3  …not reached at all
-    │       └── HostSilent        3  …as nothing answers there
+    │   ├── HostUnreachable       3  …not reached at all
+    │   │   └── HostSilent        3  …as nothing answers there
+    │   └── RehearsalFailed       3  …so there is no rehearsal; nothing was changed
     ├── ServiceError              5  a service beside the cluster (Pushgateway, …) did not answer; never ends a run
     ├── PlaybookError             5  a playbook failed, on these hosts and tasks
     │   └── PlaybookRefused       5  Ansible refuses to read it; nothing of it was run
@@ -60,6 +61,7 @@ __all__ = [
     "Locked",
     "PlaybookError",
     "PlaybookRefused",
+    "RehearsalFailed",
     "ReleaseLocked",
     "RollbackFailed",
     "ServiceError",
@@ -201,6 +203,12 @@ class HostUnreachable(HostError):
 
 class HostSilent(HostUnreachable):
     """Nothing answers SSH at a host's own address: its machine may be off."""
+
+
+class RehearsalFailed(HostError):
+    """A command on a controller failed, so there is no rehearsal; nothing was changed in the cluster."""
+
+    exit_code = 3
 
 
 class ServiceError(UpgraderError):

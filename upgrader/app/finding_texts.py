@@ -17,7 +17,7 @@ _SERVICES = ("containerd", "kubelet")
 """What `recover` examines as services of a controller: `….down` is an id of each."""
 _FAMILIES = {"nodes": ("nodes", "workers")}
 """By module: the families in which its checks judge alike, so that the code has no family in their ids."""
-_LOCAL = ("identity", "title", "remedy", "where")
+_LOCAL = ("identity", "title", "remedy", "ways", "where")
 """A function's own names that are read as well: its last words before it makes the finding."""
 
 

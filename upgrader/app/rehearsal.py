@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +12,7 @@ from upgrader.app.locking import cluster_lock, locked_folder
 from upgrader.app.rehearsal_records import bind_rehearsal, folder_inputs, write_record
 from upgrader.app.upgrade import PlannedUpgrade
 from upgrader.app.wiring import open_session
-from upgrader.errors import UsageError
+from upgrader.errors import HostError, HostUnreachable, RehearsalFailed, UsageError
 from upgrader.model.api_lifecycle import Minor
 from upgrader.model.emulation import emulated_by
 from upgrader.model.finding import Finding
@@ -55,11 +57,12 @@ class Rehearsed:
 def rehearse(folder: Path, target: KubernetesVersion | None, front_end: FrontEnd) -> Rehearsed:
     """Rehearse it. Changes nothing in the cluster. `target` None: the file's.
 
-    Locks the cluster, as a backup and a rehearsal use the same folder on the controllers. Raises Locked, HostError, and
-    UsageError where there is nothing to rehearse.
+    Locks the cluster, as a backup and a rehearsal use the same folder on the controllers. Raises Locked,
+    HostUnreachable, RehearsalFailed, and UsageError where there is nothing to rehearse.
     """
     with (
         front_end.busy(),
+        _without_effect(),
         open_session(folder, target) as opened,
         locked_folder(folder),
         cluster_lock(opened, front_end, take_over=False),
@@ -88,6 +91,17 @@ def rehearse(folder: Path, target: KubernetesVersion | None, front_end: FrontEnd
             target_emulates=emulated_by(servers["target"].flags),
             emulated_first=planned.plan.emulated,
         )
+
+
+@contextmanager
+def _without_effect() -> Iterator[None]:
+    """A command that failed on a controller leaves the cluster as it is: nobody has to look after it."""
+    try:
+        yield
+    except HostUnreachable:
+        raise
+    except HostError as error:
+        raise RehearsalFailed(error.message, remedy=error.remedy) from error
 
 
 def _final(planned: PlannedUpgrade) -> Plan:

@@ -39,7 +39,7 @@ def rehearse(context: click.Context, target: KubernetesVersion | None, output: O
     controller needs 2.25 GiB of free memory, free disk space, and the target's image.
 
     Exit codes: 0 no difference, 2 wrong usage or files, 3 the target refuses something, something could not be
-    compared, or a controller failed, 6 another run holds the lock.
+    compared, or a controller failed, 5 the API or Helm failed, 6 another run holds the lock.
     """
     if context.invoked_subcommand is not None:
         if target is not None:

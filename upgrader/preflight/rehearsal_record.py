@@ -34,16 +34,18 @@ def rehearsal_findings(
     if policy.mode == "ignore":
         return
     required = policy.mode == "require"
-    remedy = f"Rehearse it: upgrader rehearse --to {target}. Or accept it: --skip ID --reason TEXT."
+    ways = f"Rehearse it: upgrader rehearse --to {target}. Or accept it: upgrader run --to {target}"
     try:
         known = read()
     except ValueError as error:
         title = "the record of the last rehearsal can't be used"
+        remedy = f"{ways} --skip rehearsal.damaged --reason TEXT"
         yield Finding("rehearsal.damaged", "error" if required else "warning", title, str(error), remedy)
         return
     if known is None:
         title = f"the upgrade to {target} was not rehearsed"
         why = f"The folder has no record of a rehearsal to {target} (runs/rehearsal.json)."
+        remedy = f"{ways} --skip rehearsal.missing --reason TEXT"
         yield Finding("rehearsal.missing", "error" if required else "warning", title, why, remedy)
         return
     when = f"{known.rehearsed:%Y-%m-%d %H:%M} UTC"
@@ -51,10 +53,12 @@ def rehearsal_findings(
     if known.changed:
         title = f"the rehearsal of {when} was for a different change"
         why = first_few(known.changed)
+        remedy = f"{ways} --skip rehearsal.stale --reason TEXT"
         yield Finding("rehearsal.stale", "error" if required else "warning", title, why, remedy)
     elif seconds > policy.max_age_seconds:
         title = f"the rehearsal of {when} is too old"
         why = f"It may be {policy.max_age_seconds / _DAY_SECONDS:.3g} days old (policy.rehearsal.maxAge)."
+        remedy = f"{ways} --skip rehearsal.old --reason TEXT"
         yield Finding("rehearsal.old", "error" if required else "warning", title, why, remedy)
     else:
         title = f"the run relies on the rehearsal of {when}, on {known.controller}"

@@ -14,7 +14,7 @@ from testkit.fakes.clock import FakeClock
 from upgrader.app import rehearsal
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.rehearsal import Rehearsed, rehearse
-from upgrader.errors import Blocked
+from upgrader.errors import Blocked, HostError, HostUnreachable, RehearsalFailed
 from upgrader.model.version import KubernetesVersion
 from upgrader.steps.rehearsal.differences import Difference
 from upgrader.steps.rehearsal.rehearsal import Rehearsal, Result
@@ -27,9 +27,13 @@ SERVERS = {"current": Server("a", (), (), ""), "target": Server("b", (), (), "")
 
 
 def rehearsed(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, *differences: Difference, planned_as: Any = PLAN
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *differences: Difference,
+    planned_as: Any = PLAN,
+    failure: HostError | None = None,
 ) -> Rehearsed:
-    """Of a plan, with these differences. PLAN is what runs in the end."""
+    """Of a plan, with these differences, or with a controller's failure. PLAN is what runs in the end."""
     locked: list[bool] = []
 
     @contextmanager
@@ -40,6 +44,8 @@ def rehearsed(
 
     def run(_: Rehearsal, servers: Mapping[str, Server], note: Callable[[str], None]) -> Result:
         assert servers == SERVERS and locked
+        if failure is not None:
+            raise failure
         return Result("controller-1", differences, {}, 1.0, 1)
 
     monkeypatch.setattr(rehearsal, "bind_rehearsal", lambda *_: "bound")
@@ -88,3 +94,15 @@ def test_what_runs_in_the_end_is_rehearsed(tmp_path: Path, monkeypatch: pytest.M
     found = rehearsed(tmp_path, monkeypatch, planned_as=EMULATING)
     assert found.emulated_first == (1, 36) and found.target_emulates is None
     assert rehearsed(tmp_path, monkeypatch).emulated_first is None
+
+
+@pytest.mark.parametrize("failure", [HostError("controller-1: no space", remedy="Free some."), HostUnreachable("gone")])
+def test_what_fails_on_a_controller_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: HostError) -> None:
+    """The exit code is that of a check, as nothing was changed, and not that of manual action; message and remedy are
+    the controller's.
+    """
+    with pytest.raises(HostError) as caught:
+        rehearsed(tmp_path, monkeypatch, failure=failure)
+    assert caught.value.exit_code == Blocked.exit_code
+    assert (caught.value.message, caught.value.remedy) == (failure.message, failure.remedy)
+    assert isinstance(caught.value, HostUnreachable if isinstance(failure, HostUnreachable) else RehearsalFailed)

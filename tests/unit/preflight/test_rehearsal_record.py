@@ -47,6 +47,9 @@ def test_each_state_is_a_finding(world: World, mode: RehearsalMode, severity: st
     for id_, read in states.items():
         *_, last = found(world, read, mode)
         assert (last.id, last.severity) == (id_, severity)
+        if id_ != "rehearsal.gone":  # which has a remedy of its own
+            command = f"upgrader run --to {world.context().target} --skip {id_} --reason TEXT"
+            assert last.remedy.endswith(f"Or accept it: {command}")
         assert not found(world, read, "ignore")
     (stale,) = found(world, states["rehearsal.stale"], mode)
     assert stale.diagnosis == "values/web.yaml changed"

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from typing import Literal
 
 from upgrader.errors import HostError
 from upgrader.model.cluster import Host
 from upgrader.steps.backup.etcd_member import EtcdMember, read_member
 from upgrader.steps.backup.etcd_tools import DataSummary, EtcdTools, MemberStanding, SnapshotStatus
 
-__all__ = ["Proven", "members_to_ask", "prove_any"]
+__all__ = ["Proven", "Wanted", "members_to_ask", "prove_any"]
 
 Note = Callable[[str], None]
+Wanted = Literal["backup", "rehearsal"]
+"""What the data is for, as messages say it."""
 
 Proven = tuple[EtcdMember, SnapshotStatus, DataSummary]
 """A member with the use in whose work folder a snapshot is, and what is in it."""
 
 
-def members_to_ask(tools: EtcdTools, hosts: Sequence[Host], note: Note) -> list[EtcdMember]:
+def members_to_ask(wanted: Wanted, tools: EtcdTools, hosts: Sequence[Host], note: Note) -> list[EtcdMember]:
     """The members with data: those of a majority, or where there is none, the one with the newest data first.
 
     A majority has everything that a client was told to be written. Raises HostError where no member has data.
@@ -36,7 +39,7 @@ def members_to_ask(tools: EtcdTools, hosts: Sequence[Host], note: Note) -> list[
             problems.append(error.message)
         note(problems[-1])
     if not found:
-        raise HostError("no backup can be taken: " + "; ".join(problems), remedy="Fix these problems, and run again.")
+        raise HostError(f"no {wanted} is possible: {'; '.join(problems)}", remedy="Fix these problems, and run again.")
     good = [member for member, standing in found if standing.healthy]
     for member, standing in found:
         if not standing.healthy:
@@ -45,13 +48,13 @@ def members_to_ask(tools: EtcdTools, hosts: Sequence[Host], note: Note) -> list[
         return good
     newest = sorted(found, key=lambda item: -item[1].revision)
     note(
-        f"No etcd member is part of a quorum. The backup is of {newest[0][0].host.name}, which has the newest known "
+        f"No etcd member is part of a quorum. The {wanted} is of {newest[0][0].host.name}, which has the newest known "
         "data; data that only other members have is missing from it"
     )
     return [member for member, _ in newest]
 
 
-def prove_any(tools: EtcdTools, members: Sequence[EtcdMember], work: ExitStack, note: Note) -> Proven:
+def prove_any(wanted: Wanted, tools: EtcdTools, members: Sequence[EtcdMember], work: ExitStack, note: Note) -> Proven:
     """A snapshot of the first member of which one can be taken and read; its work folder lasts as long as `work`.
 
     Raises HostError where there is none.
@@ -72,5 +75,5 @@ def prove_any(tools: EtcdTools, members: Sequence[EtcdMember], work: ExitStack, 
     if len(problems) == 1:
         raise problems[0]
     raise HostError(
-        "no backup can be taken: " + "; ".join(error.message for error in problems), remedy=problems[0].remedy
+        f"no {wanted} is possible: {'; '.join(error.message for error in problems)}", remedy=problems[0].remedy
     ) from problems[0]

@@ -98,9 +98,9 @@ class BackupTaker:
         for host in self.cluster.controllers:
             controller_part(host.name)  # first: a backup that nobody can read would take the place of older ones
         tools = EtcdTools(self.hosts)
-        members = members_to_ask(tools, self.cluster.controllers, note)
+        members = members_to_ask("backup", tools, self.cluster.controllers, note)
         with ExitStack() as work:
-            member, status, data = prove_any(tools, members, work, note)
+            member, status, data = prove_any("backup", tools, members, work, note)
             note(f"{member.host.name}: {data.keys:,} keys at revision {data.revision}, SHA-256 {data.digest[:16]}…")
             snapshot = self._measured(member.host, SNAPSHOT_PART, f"{member.work}/{SNAPSHOT}")
             try:

@@ -50,9 +50,9 @@ class Rehearsal:
     def run(self, servers: Mapping[str, Server], note: Callable[[str], None]) -> Result:
         """Leaves nothing on the controllers, and first removes what an interrupted one left."""
         tools = EtcdTools(self.hosts)
-        members = members_to_ask(tools, self.controllers, note)
+        members = members_to_ask("rehearsal", tools, self.controllers, note)
         with ExitStack() as work:
-            member, _, data = prove_any(tools, members, work, note)
+            member, _, data = prove_any("rehearsal", tools, members, work, note)
             note(f"{member.host.name}: comparing both versions on copies of {data.keys:,} keys")
             return self.compare(member, servers)
 

@@ -179,7 +179,9 @@ def test_the_next_member_is_tried_where_one_fails(lab: Lab) -> None:
 def test_where_every_member_fails_each_is_named(lab: Lab) -> None:
     """And no file is left."""
     lab.failed = {"controller-1": "no space", "controller-2": "no tools"}
-    with pytest.raises(HostError, match="controller-1: no space; controller-2: no tools") as caught:
+    with pytest.raises(
+        HostError, match="no backup is possible: controller-1: no space; controller-2: no tools"
+    ) as caught:
         lab.taker.take(lab.notes.append)
     assert "crictl" in caught.value.remedy
     assert lab.left() == []

@@ -15,6 +15,7 @@ from upgrader.model.cluster import Host
 from upgrader.ports import CommandResult
 from upgrader.steps.backup.etcd_member import EtcdMember
 from upgrader.steps.backup.etcd_tools import DataSummary, SnapshotStatus
+from upgrader.steps.backup.source_member import members_to_ask
 from upgrader.steps.rehearsal import rehearsal
 from upgrader.steps.rehearsal.differences import Difference, findings_of
 from upgrader.steps.rehearsal.rehearsal import Rehearsal
@@ -48,7 +49,7 @@ class Machine(FakeHosts):
 def snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is the backup's, whose tests are elsewhere."""
 
-    def prove(_tools: object, members: list[EtcdMember], _work: ExitStack, _note: object) -> object:
+    def prove(_wanted: str, _tools: object, members: list[EtcdMember], _work: ExitStack, _note: object) -> object:
         return members[0], SnapshotStatus(1, 2, 3, ""), DataSummary(1234, "", 7, "")
 
     monkeypatch.setattr(rehearsal, "members_to_ask", lambda *_: [MEMBER])
@@ -91,6 +92,14 @@ def test_what_can_not_be_done_says_why(answer: dict[str, Any], code: int, why: s
     with pytest.raises(HostError, match=why) as caught:
         Rehearsal(Machine(answer, code), (HOST,)).run(SERVERS, lambda _: None)
     assert "upgrader check --trial" in caught.value.remedy
+
+
+def test_without_etcds_data_no_rehearsal_is_possible(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody wanted a backup: the message doesn't speak of one."""
+    monkeypatch.setattr(rehearsal, "members_to_ask", members_to_ask)
+    with pytest.raises(HostError, match=r"^no rehearsal is possible: controller-1: etcd is not a static pod") as caught:
+        Rehearsal(FakeHosts(), (HOST,)).run(SERVERS, lambda _: None)
+    assert "backup" not in caught.value.message
 
 
 @pytest.mark.parametrize(
