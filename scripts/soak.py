@@ -142,7 +142,8 @@ PARTS: Mapping[str, Part] = {
         ("guard_on_a_lab", "guard_pages"),
         ("pytest -m soak tests/contract/guard",),
     ),
-    "kinds": Part("Kinds of clusters, and a lab like a cluster, each the whole way", ("kinds", "lab_like_a_cluster")),
+    "kinds": Part("Kinds of clusters, each the whole way", ("kinds",)),
+    "copies": Part("A cluster's copy, and a lab like it, the whole way", ("lab_like_a_cluster",)),
     "pages": Part(
         "What the documentation shows, typed; releases, registries and mirrors; reports in a browser",
         (

@@ -126,8 +126,8 @@ def test_the_real_plan_on_a_lab_like_the_cluster(cluster: LabCluster, tmp_path: 
     through a run that is rolled back, an upgrade without a failed request, a power cut and a recovery.
     """
     file = tmp_path / "copy.yaml"
-    _furnish(cluster)
     try:
+        _furnish(cluster)
         ended = cluster.upgrader("rehearse", "copy", "--out", str(file))
     finally:
         _remove(cluster)
