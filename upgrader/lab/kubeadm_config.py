@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,8 +42,8 @@ def init_config(placement: Placement, secrets: Secrets, versions: dict[str, str]
     more = component_settings() if placement.spec.hardened else {}
     if placement.spec.layout:
         more = kubespray.component_settings()
-    if (likeness := Likeness.parse(placement.spec.like)) and likeness.flags:
-        more = _like(likeness)
+    if likeness := Likeness.parse(placement.spec.like):
+        more = _with_flags(more, likeness.flags)
     api_server = more.pop("apiServer", {})
     documents: list[dict[str, Any]] = [
         {
@@ -114,16 +115,21 @@ def init_config(placement: Placement, secrets: Secrets, versions: dict[str, str]
     return yaml.safe_dump_all(documents, sort_keys=False)
 
 
-def _like(likeness: Likeness) -> dict[str, dict[str, Any]]:
+def _with_flags(
+    settings: Mapping[str, Mapping[str, Any]], copied: Mapping[str, Mapping[str, str]]
+) -> dict[str, dict[str, Any]]:
+    """The components' settings, with the copied cluster's flags in place of the layout's of the same names."""
     components = {
         "kube-apiserver": "apiServer",
         "kube-controller-manager": "controllerManager",
         "kube-scheduler": "scheduler",
     }
-    return {
-        components[component]: {"extraArgs": [{"name": name, "value": value} for name, value in flags.items()]}
-        for component, flags in likeness.flags.items()
-    }
+    found = {section: dict(each) for section, each in settings.items()}
+    for component, flags in copied.items():
+        section = found.setdefault(components[component], {})
+        kept = [each for each in section.get("extraArgs", ()) if each["name"] not in flags]
+        section["extraArgs"] = [*kept, *({"name": name, "value": value} for name, value in flags.items())]
+    return found
 
 
 def _etcd(placement: Placement, version: str) -> dict[str, Any]:

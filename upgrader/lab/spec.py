@@ -10,7 +10,6 @@ of their other address, 1::/112 for Services, 100::/56 for pods. With IPv6 alone
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -161,10 +160,8 @@ class LabSpec:
             raise UsageError(f"layout {self.layout!r} is not known: choose kubespray, or omit --layout for kubeadm's")
         if self.layout and any((self.hardened, self.external_etcd, self.ipv6)):
             raise UsageError("--layout can't be combined with --hardened, --external-etcd or --ipv6")
-        if self.like and (self.hardened or (self.layout and json.loads(self.like)["flags"])):
-            raise UsageError(
-                "--like can't be combined with --hardened, nor with --layout if the copy has flags: the lab has those"
-            )
+        if self.like and self.hardened:
+            raise UsageError("--like can't be combined with --hardened: the lab has the copied cluster's flags")
         if self.debian not in DEBIAN:
             known = ", ".join(map(str, DEBIAN))
             raise UsageError(f"Debian {self.debian} is not supported: choose {known}")

@@ -42,14 +42,25 @@ def test_the_control_plane_has_the_clusters_flags() -> None:
     assert found["scheduler"]["extraArgs"] == [{"name": "profiling", "value": "false"}]
 
 
+def test_a_layout_keeps_the_flags_that_the_copy_does_not_have() -> None:
+    """Where both have a flag, it is the copied cluster's; the layout's volumes stay."""
+    like = placement().spec.like
+    lab = Placement(LabSpec("x", 1, 2, layout="kubespray", like=like), 0, Path("/nowhere"))
+    found = documents(init_config(lab, _SECRETS, {"etcd": "1", "coredns": "1"}))["ClusterConfiguration"]
+    scheduler = [(each["name"], each["value"]) for each in found["scheduler"]["extraArgs"]]
+    assert ("profiling", "false") in scheduler and ("profiling", "False") not in scheduler
+    assert ("config", "/etc/kubernetes/kubescheduler-config.yaml") in scheduler and found["scheduler"]["extraVolumes"]
+    server = {each["name"]: each["value"] for each in found["apiServer"]["extraArgs"]}
+    assert server["feature-gates"] == "A=true" and server["audit-policy-file"] and found["apiServer"]["extraVolumes"]
+    assert {each["name"] for each in found["controllerManager"]["extraArgs"]} >= {"terminated-pod-gc-threshold"}
+
+
 def test_a_copy_without_flags_leaves_them_to_the_layout() -> None:
-    """A lab of Kubespray's layout has those of the layout; with flags of a copy, it can't be made."""
+    """All of them are Kubespray's."""
     like = placement(values={}).spec.like
     lab = Placement(LabSpec("x", 1, 2, layout="kubespray", like=like), 0, Path("/nowhere"))
     found = documents(init_config(lab, _SECRETS, {"etcd": "1", "coredns": "1"}))["ClusterConfiguration"]
     assert {"name": "profiling", "value": "False"} in found["scheduler"]["extraArgs"]
-    with pytest.raises(UsageError, match="nor with --layout if the copy has flags"):
-        LabSpec("x", 1, 2, layout="kubespray", like=placement().spec.like)
 
 
 def test_nodes_have_the_clusters_taints_from_their_first_second() -> None:
