@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from testkit.api_servers import ApiServers, api_servers
-from testkit.lab_cluster import OLD
+from testkit.lab_cluster import OLD, until
+from testkit.ports import free_port
 from tests.unit.model.cluster_copy.examples import copied, of_kind
 from upgrader.adapters.kube import KubeAdapter
 from upgrader.app.front_end import FrontEnd
@@ -20,8 +23,12 @@ from upgrader.config.cluster_copy_yaml import copy_text, read_copy
 from upgrader.config.load import load_settings
 from upgrader.errors import ApiError
 from upgrader.lab.binaries import kubectl
+from upgrader.lab.command_runner import CommandRunner
+from upgrader.lab.keys import make_webhooks_certificate
 from upgrader.lab.kubeadm_cluster import APPLY_EACH
 from upgrader.lab.likeness import objects_of
+from upgrader.lab.webhook_stub import WebhookStub
+from upgrader.lab.webhooks import CERTIFICATE, KEY, STUB_URL, answered, has_webhooks
 from upgrader.model.cluster_copy.copy import ClusterCopy
 from upgrader.ports import Kind
 
@@ -29,6 +36,37 @@ _DEPLOYMENTS = Kind("apps/v1", "deployments")
 _NODES = Kind("v1", "nodes", namespaced=False)
 _PODS = Kind("v1", "pods")
 _SECRET = "bcdfghjklmnpqr"  # a word that no pattern takes for a secret
+
+
+@dataclass(frozen=True)
+class Controller:
+    """This machine, as a lab's controller: it answers webhooks, with a lab's certificate."""
+
+    stub: WebhookStub
+    certificate: str
+
+    def objects(self, copied: ClusterCopy) -> list[Mapping[str, Any]]:
+        """As a lab gets them, but for the port."""
+        return [self._answered(item) if has_webhooks(item) else item for item in objects_of(copied, 9)[0]]
+
+    def _answered(self, item: Mapping[str, Any]) -> Mapping[str, Any]:
+        text = json.dumps(answered(item, self.certificate))
+        found: Mapping[str, Any] = json.loads(text.replace(STUB_URL, f"https://127.0.0.1:{self.stub.server_port}"))
+        return found
+
+
+@pytest.fixture
+def controller(tmp_path: Path) -> Iterator[Controller]:
+    """It answers until the end of the test."""
+    make_webhooks_certificate(tmp_path, CommandRunner())
+    certificate = tmp_path / CERTIFICATE
+    stub = WebhookStub("127.0.0.1", free_port(), str(certificate), str(tmp_path / KEY))
+    thread = threading.Thread(target=stub.serve_forever, daemon=True)
+    thread.start()
+    yield Controller(stub, certificate.read_text())
+    stub.shutdown()
+    stub.server_close()
+    thread.join()
 
 
 def apply(servers: ApiServers, objects: Sequence[Mapping[str, Any]]) -> str:
@@ -57,9 +95,25 @@ def control_plane(kube: KubeAdapter) -> None:
     )
 
 
-def test_an_api_server_accepts_the_copy_of_what_another_one_serves(tmp_path: Path) -> None:
+def webhooks_are_asked(kube: KubeAdapter, stub: WebhookStub) -> None:
+    """Each of both kinds, for a pod of a namespace that they select, which is created all the same."""
+    asked = {f"{kind}WebhookConfiguration/shop/pods.shop.example.com" for kind in ("Mutating", "Validating")}
+    assert stub.counts() == {}
+    selected = {"metadata": {"labels": {"app": "web", "tier": "front"}}}
+    kube.patch(Kind("v1", "namespaces", namespaced=False), "default", selected)
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}}
+    pod["spec"] = {"containers": [{"name": "a", "image": "a"}]}
+
+    def seen() -> bool:
+        assert kube.create(_PODS, pod, "default", dry_run=True)
+        return stub.counts().keys() == asked  # the API server takes a moment for new configurations
+
+    until("the webhooks to be asked", seen, timeout_seconds=30)
+
+
+def test_an_api_server_accepts_the_copy_of_what_another_one_serves(tmp_path: Path, controller: Controller) -> None:
     """Each object, with the API's defaults, and among them one that is refused; the second cluster's copy has the same
-    objects, and none of the first one's containers.
+    objects, and none of the first one's containers. Its webhooks are asked, and allow what they are asked.
     """
     folders = [tmp_path / name for name in ("first", "second")]
     for folder in folders:
@@ -67,7 +121,7 @@ def test_an_api_server_accepts_the_copy_of_what_another_one_serves(tmp_path: Pat
     # Each copy is taken before the next server begins: two at once would take twice the memory.
     with api_servers(folders[0]) as servers, servers.serving(OLD) as kube:
         control_plane(kube)
-        assert apply(servers, objects_of(copied(), 9)[0]) == ""
+        assert apply(servers, controller.objects(copied())) == ""
         web = dict(kube.get(_DEPLOYMENTS, "web", "shop") or {})
         container = web["spec"]["template"]["spec"]["containers"][0]
         container |= {"env": [{"name": "MODE", "value": _SECRET}], "args": [_SECRET], "image": f"example.com/{_SECRET}"}
@@ -76,11 +130,11 @@ def test_an_api_server_accepts_the_copy_of_what_another_one_serves(tmp_path: Pat
         first = copy_of(kube, folders[0])
     assert _SECRET not in (folders[0] / "copy.yaml").read_text()
     kinds = [item["kind"] for item in first.objects]
-    assert set(kinds) == {item["kind"] for item in copied().objects if "Webhook" not in item["kind"]}
+    assert set(kinds) == {item["kind"] for item in copied().objects}
     with api_servers(folders[1]) as servers, servers.serving(OLD) as kube:
         control_plane(kube)
         refused = {**of_kind("PriorityClass"), "metadata": {"name": "refused"}, "value": 2_000_000_000}
-        errors = apply(servers, [refused, *objects_of(first, 9)[0]])
+        errors = apply(servers, [refused, *controller.objects(first)])
         assert "refused" in errors and len(errors.splitlines()) == 1, errors
         second = copy_of(kube, folders[1])
         restricted = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}
@@ -91,4 +145,5 @@ def test_an_api_server_accepts_the_copy_of_what_another_one_serves(tmp_path: Pat
         pod["spec"] = {**pod["spec"], "securityContext": {}}
         with pytest.raises(ApiError, match="PodSecurity"):
             kube.create(_PODS, pod, "shop", dry_run=True)
+        webhooks_are_asked(kube, controller.stub)
     assert second.objects == first.objects and second.adopted and second.nodes == first.nodes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from testkit.kinds.columns import COLUMNS, PASSED, whole_way
 from testkit.lab_cluster import LabCluster, until
 from upgrader.errors import ApiError
 from upgrader.lab.binaries import PAUSE
+from upgrader.lab.webhooks import STUB_URL
 from upgrader.ports import Kind as ApiKind
 
 _ADMISSION = "admissionregistration.k8s.io/v1"
@@ -20,9 +22,11 @@ _DEPLOYMENTS = ApiKind("apps/v1", "deployments")
 _BUDGETS = ApiKind("policy/v1", "poddisruptionbudgets")
 _CLASSES = ApiKind("scheduling.k8s.io/v1", "priorityclasses", namespaced=False)
 _POLICIES = ApiKind(_ADMISSION, "validatingadmissionpolicies", namespaced=False)
+_WEBHOOKS = ApiKind(_ADMISSION, "validatingwebhookconfigurations", namespaced=False)
 _BINDINGS = ApiKind(_ADMISSION, "validatingadmissionpolicybindings", namespaced=False)
 _SECRET = "bcdfghjklmnpqr"  # a word that no pattern takes for a secret
 _LABELS = {"app": "web"}
+_WEBHOOK = "deployments.shop.example.com"
 _RESTRICTED = {
     "allowPrivilegeEscalation": False,
     "capabilities": {"drop": ["ALL"]},
@@ -91,9 +95,29 @@ def _furnish(cluster: LabCluster) -> None:
     ):
         item = {"apiVersion": _ADMISSION, "kind": name, "metadata": {"name": "few-replicas"}, "spec": spec}
         kube.apply(kind, item)
+    webhook = {
+        "name": _WEBHOOK,
+        "rules": [{**rule, "resources": ["deployments", "deployments/status"]}],
+        "failurePolicy": "Fail",
+        "timeoutSeconds": 5,
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+        "clientConfig": {"url": f"https://127.0.0.1:1/{_SECRET}"},
+    }
+    # The last, and the first to be removed: nothing answers it here.
+    kube.apply(
+        _WEBHOOKS,
+        {
+            "apiVersion": _ADMISSION,
+            "kind": "ValidatingWebhookConfiguration",
+            "metadata": {"name": "shop"},
+            "webhooks": [webhook],
+        },
+    )
 
 
 def _remove(cluster: LabCluster) -> None:
+    cluster.kube.delete(_WEBHOOKS, "shop")
     cluster.kube.delete(_BINDINGS, "few-replicas")
     cluster.kube.delete(_POLICIES, "few-replicas")
     cluster.kube.delete(_NAMESPACES, "shop")
@@ -101,7 +125,9 @@ def _remove(cluster: LabCluster) -> None:
 
 
 def _is_like_it(lab: LabCluster) -> None:
-    """Its workload has all pods Ready, without anything of the cluster's containers, and its policy refuses."""
+    """Its workload has all pods Ready, without anything of the cluster's containers; its policy refuses, its webhook is
+    asked.
+    """
 
     def ready() -> bool:
         web = lab.kube.get(_DEPLOYMENTS, "web", "shop")
@@ -119,11 +145,20 @@ def _is_like_it(lab: LabCluster) -> None:
         return False  # the API server compiles a new policy within seconds
 
     until("the policy of the copied cluster", refused, timeout_seconds=60)
+    before = _asked(lab)
+    lab.kube.create(_DEPLOYMENTS, _deployment("few", 1), "shop", dry_run=True)
+    until("its webhook to be asked", lambda: _asked(lab) > before, timeout_seconds=30)
+
+
+def _asked(lab: LabCluster) -> int:
+    """How often the webhook was asked on the controller, since its boot."""
+    counts = json.loads(lab.on_controller("curl", "--silent", "--insecure", STUB_URL))
+    return int(counts.get(f"ValidatingWebhookConfiguration/shop/{_WEBHOOK}", 0))
 
 
 def test_the_real_plan_on_a_lab_like_the_cluster(cluster: LabCluster, tmp_path: Path) -> None:
-    """The copy has none of the cluster's secrets; the lab is adopted and has its workloads and policies, and keeps them
-    through a run that is rolled back, an upgrade without a failed request, a power cut and a recovery.
+    """The copy has none of the cluster's secrets; the lab is adopted and has its workloads, policies and webhooks, and
+    keeps them through a run that is rolled back, an upgrade without a failed request, a power cut and a recovery.
     """
     file = tmp_path / "copy.yaml"
     try:

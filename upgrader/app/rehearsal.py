@@ -95,7 +95,7 @@ def rehearse(folder: Path, target: KubernetesVersion | None, front_end: FrontEnd
 
 @contextmanager
 def _without_effect() -> Iterator[None]:
-    """A command that failed on a controller leaves the cluster as it is: nobody has to look after it."""
+    """A command that failed on a controller leaves the cluster as it is: no one has to look after it."""
     try:
         yield
     except HostUnreachable:

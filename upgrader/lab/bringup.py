@@ -22,12 +22,14 @@ from upgrader.lab.keepalived import keepalived_files
 from upgrader.lab.keys import ca_files, join_secrets, make_keys
 from upgrader.lab.kubeadm_cluster import KubeadmCluster
 from upgrader.lab.kubeadm_config import patch_files
+from upgrader.lab.likeness import Likeness
 from upgrader.lab.loadbalancer import haproxy_files
 from upgrader.lab.node_disk import make_disk
 from upgrader.lab.nspawn_machine import machine_of, record_lower
 from upgrader.lab.private_registry import login_files, login_secret, publish, published, registry_files, trust_files
 from upgrader.lab.progress_port import LabProgress
 from upgrader.lab.spec import Node, Placement
+from upgrader.lab.webhooks import stub_files
 
 __all__ = ["BringUp"]
 
@@ -92,6 +94,8 @@ class BringUp:
                 more |= client_files(self._keys)
             if self._placement.spec.layout:
                 more |= kubespray.controller_files(self._placement, node, self._keys)
+            if (likeness := Likeness.parse(self._placement.spec.like)) and likeness.webhooks:
+                more |= stub_files(self._keys)
         elif node.role == "etcd":
             more = etcd_files(self._placement, self._keys)
         elif node.role == "registry":

@@ -9,14 +9,16 @@ import secrets
 import subprocess
 from pathlib import Path
 
+from upgrader.lab import webhooks
 from upgrader.lab.build_cache import built
 from upgrader.lab.command_runner import CommandRunner
 from upgrader.lab.external_etcd import CERTIFICATES
 from upgrader.lab.kubeadm_config import Secrets
 from upgrader.lab.kubespray import CERTIFICATES as KUBESPRAYS
+from upgrader.lab.likeness import Likeness
 from upgrader.lab.spec import Placement
 
-__all__ = ["ca_files", "join_secrets", "known_hosts", "make_keys"]
+__all__ = ["ca_files", "join_secrets", "known_hosts", "make_keys", "make_webhooks_certificate"]
 
 
 def make_keys(placement: Placement, target: Path, runner: CommandRunner) -> None:
@@ -53,6 +55,8 @@ def make_keys(placement: Placement, target: Path, runner: CommandRunner) -> None
             _secret(folder / "keepalived-password", secrets.token_hex(4))  # keepalived uses eight characters at most
         if placement.spec.external_etcd or placement.spec.layout:
             _etcd_certificates(placement, folder, runner)
+        if (likeness := Likeness.parse(placement.spec.like)) and likeness.webhooks:
+            make_webhooks_certificate(folder, runner)
         if placement.spec.registry:
             _secret(folder / "registry-password", secrets.token_hex(16))
             _registry_certificate(placement, folder, runner)
@@ -73,6 +77,14 @@ def _registry_certificate(placement: Placement, folder: Path, runner: CommandRun
     command += ["-CA", str(folder / "ca.crt"), "-CAkey", str(folder / "ca.key")]
     command += ["-keyout", str(folder / "registry.key"), "-out", str(folder / "registry.crt")]
     runner.run(command, what="making the registry's certificate")
+
+
+def make_webhooks_certificate(folder: Path, runner: CommandRunner) -> None:
+    """Make that of what answers webhooks on each controller: its own authority, as the cluster's CA may be rotated."""
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "3650", "-subj", "/CN=lab-webhooks"]
+    command += ["-addext", "subjectAltName=IP:127.0.0.1"]
+    command += ["-keyout", str(folder / webhooks.KEY), "-out", str(folder / webhooks.CERTIFICATE)]
+    runner.run(command, what="making the webhooks' certificate")
 
 
 def _etcd_certificates(placement: Placement, folder: Path, runner: CommandRunner) -> None:

@@ -41,6 +41,7 @@ from upgrader.lab.progress_port import LabProgress, Silent
 from upgrader.lab.snapshot import put_back, remember, require_snapshot
 from upgrader.lab.spec import LabSpec, Node, Placement
 from upgrader.lab.sysctls import prepare_kernel, restore_kernel
+from upgrader.lab.webhooks import CERTIFICATE, answered, has_webhooks
 from upgrader.model.counted import counted
 
 __all__ = ["Filled", "Lab", "NodeStatus"]
@@ -203,7 +204,12 @@ class Lab:
             self._cluster.leave(node)
 
     def fill(self, objects: Sequence[Mapping[str, Any]]) -> Filled:
-        """Create another cluster's objects, and wait up to two minutes until their pods are Ready."""
+        """Create another cluster's objects, and wait up to two minutes until their pods are Ready.
+
+        Its webhooks are answered by a program on each controller.
+        """
+        certificate = self._home / "keys" / CERTIFICATE
+        objects = [answered(item, certificate.read_text()) if has_webhooks(item) else item for item in objects]
         with self._progress.task(f"objects of the copied cluster ({len(objects)})", seconds=30):
             refused = self._cluster.create(objects)
             set_filled(self.placement.spec.name)

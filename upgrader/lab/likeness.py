@@ -14,6 +14,7 @@ from typing import Any
 from upgrader.errors import UsageError
 from upgrader.lab.binaries import PAUSE
 from upgrader.lab.spec import MAX_CONTROLLERS, MAX_WORKERS, Node
+from upgrader.lab.webhooks import has_webhooks
 from upgrader.model.cluster_copy.copy import ClusterCopy, CopiedNode, described
 from upgrader.model.workload import selects
 
@@ -66,6 +67,8 @@ class Likeness:
     """Release → values, without flags."""
     controllers: tuple[LikeNode, ...]
     workers: tuple[LikeNode, ...]
+    webhooks: bool = False
+    """Whether it gets webhooks, which something has to answer."""
 
     def text(self) -> str:
         """As the lab's specification holds it."""
@@ -81,7 +84,7 @@ class Likeness:
             tuple(LikeNode(each["labels"], tuple(each["taints"])) for each in found[role])
             for role in ("controllers", "workers")
         )
-        return cls(found["digest"], found["flags"], found["values"], controllers, workers)
+        return cls(found["digest"], found["flags"], found["values"], controllers, workers, found["webhooks"])
 
     def node(self, node: Node) -> LikeNode:
         """What that node has; more controllers than the cluster has are like its last one."""
@@ -124,7 +127,8 @@ def like(copied: ClusterCopy, nodes: tuple[CopiedNode, ...]) -> tuple[Likeness, 
         for node in nodes
         if node.kubelet and node.kubelet != str(copied.kubernetes)
     ]
-    return Likeness(digest, copied.flags, copied.values, controllers, workers), tuple(left_out)
+    webhooks = any(map(has_webhooks, copied.objects))
+    return Likeness(digest, copied.flags, copied.values, controllers, workers, webhooks), tuple(left_out)
 
 
 def objects_of(copied: ClusterCopy, nodes: int) -> tuple[tuple[dict[str, Any], ...], tuple[str, ...]]:
@@ -177,8 +181,6 @@ def _replicas(item: Mapping[str, Any]) -> int:
 
 
 def _why_not(item: Mapping[str, Any], reduced: Iterable[Mapping[str, Any]]) -> str:
-    if item["kind"].endswith("WebhookConfiguration"):
-        return "not copied, as nothing in the lab answers for its webhooks"
     spec = item.get("spec") or {}
     if item["kind"] == "PodDisruptionBudget" and isinstance(spec.get("minAvailable"), int):
         for each in reduced:

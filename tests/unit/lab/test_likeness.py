@@ -16,6 +16,7 @@ from upgrader.lab.kubeadm_config import Secrets, init_config, join_config
 from upgrader.lab.likeness import Likeness, chosen_nodes, like, objects_of
 from upgrader.lab.readiness import unready
 from upgrader.lab.spec import LabSpec, Placement
+from upgrader.lab.webhooks import CERTIFICATE, KEY, STUB_URL, answered, stub_files
 
 _SECRETS = Secrets("abcdef.0123456789abcdef", "00" * 32, "sha256:11")
 _CONTROLLER = {"node-role.kubernetes.io/control-plane": ""}
@@ -140,14 +141,33 @@ def test_workloads_run_pods_that_every_pod_security_level_admits() -> None:
     assert container["securityContext"]["allowPrivilegeEscalation"] is False
 
 
-def test_webhook_configurations_are_named_and_left_out() -> None:
-    """Nothing in the lab answers for them: with `failurePolicy: Fail`, they would refuse everything."""
+def test_webhooks_are_the_clusters_with_the_labs_own_server(tmp_path: Path) -> None:
+    """Rules, selectors, failure policy and timeout stay; the server is each controller's own, whose certificate is
+    trusted, and of which each controller has the files. It is asked for each webhook at a path of its own.
+    """
     objects, left_out = objects_of(copied(), 3)
-    assert [item["kind"] for item in objects] == [item["kind"] for item in OBJECTS if "Webhook" not in item["kind"]]
-    assert left_out == tuple(
-        f"{kind}WebhookConfiguration shop: not copied, as nothing in the lab answers for its webhooks"
-        for kind in ("Validating", "Mutating")
-    )
+    assert [item["kind"] for item in objects] == [item["kind"] for item in OBJECTS] and left_out == ()
+    likeness = Likeness.parse(placement().spec.like)
+    assert likeness is not None and likeness.webhooks
+    for kind in ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"):
+        (original,) = of_kind(kind)["webhooks"]
+        (webhook,) = answered(next(item for item in objects if item["kind"] == kind), "PEM")["webhooks"]
+        assert original.items() <= webhook.items() and webhook.keys() - original.keys() == {"clientConfig"}
+        assert webhook["clientConfig"] == {"url": f"{STUB_URL}/{kind}/shop/{original['name']}", "caBundle": "UEVN"}
+    (tmp_path / CERTIFICATE).write_text("PEM")
+    (tmp_path / KEY).write_text("SECRET")
+    files = stub_files(tmp_path)
+    assert [mode for text, mode in files.values() if "SECRET" in text] == [0o600]
+    unit = files["/etc/systemd/system/lab-webhooks.service"][0]
+    named = [word for word in unit.split() if word.startswith(("/usr/local", "/etc"))]
+    assert len(named) == 3 and set(named) <= files.keys()
+
+
+def test_a_cluster_without_webhooks_needs_no_server() -> None:
+    """Nothing listens for them in the lab."""
+    found = copied(objects=[item for item in OBJECTS if "Webhook" not in item["kind"]])
+    likeness = like(found, found.nodes)[0]
+    assert not likeness.webhooks and Likeness.parse(likeness.text()) == likeness
 
 
 def test_too_many_pods_are_reduced_or_refused() -> None:
