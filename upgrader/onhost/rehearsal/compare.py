@@ -101,22 +101,25 @@ class Comparison:
         self, pool: ThreadPoolExecutor, before: list[Resource], after: list[Resource] | None, *, write: bool
     ) -> None:
         if after is None:
-            self._gone(before[0])
+            self._gone(before[0], "gone")
             return
         there = {each.version: each for each in after}
+        for each in before:
+            if each.version not in there:  # the objects can be read, but not by clients that ask for this version
+                self._gone(each, "version", each.version)
         both = [(each, there[each.version]) for each in before if each.version in there]
         for number, (old, new) in enumerate(both or [(before[0], after[0])]):
             if not self._each_page(pool, Pair(old, new, write and not number), first=not number):
                 return
 
-    def _gone(self, resource: Resource) -> None:
+    def _gone(self, resource: Resource, what: str, why: str = "") -> None:
         at = ""
         while True:
             items, at, refused = self._current.page(resource, at)
             if refused is not None:
                 self._unlisted(resource, refused)
             for item in items:
-                self._found.add("gone", resource.name, "", key_of(item))
+                self._found.add(what, resource.name, why, key_of(item))
             if not at:
                 return
 

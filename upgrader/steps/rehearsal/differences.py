@@ -52,6 +52,12 @@ def _gone(found: Difference) -> Finding:
     return Finding("rehearsal.gone", "error", title, found.objects, remedy)
 
 
+def _version(found: Difference) -> Finding:
+    title = f"the target no longer serves {found.resource} at version {found.reason}"
+    remedy = "Move the clients that use this version to another one; `upgrader check --audit-log FILE` names them."
+    return Finding("rehearsal.version", "warning", title, found.objects, remedy)
+
+
 def _unreadable(found: Difference) -> Finding:
     title = f"the target can't read {found.resource}, and the running version can"
     remedy = "Check the target's encryption keys and feature gates; otherwise, rewrite or delete the objects."
@@ -116,6 +122,7 @@ def _unfinished(found: Difference) -> Finding:
 _FINDINGS: Mapping[str, Callable[[Difference], Finding]] = {
     "start": _start,
     "gone": _gone,
+    "version": _version,
     "unreadable": _unreadable,
     "update": _update,
     "create": _create,

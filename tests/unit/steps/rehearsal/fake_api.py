@@ -35,6 +35,8 @@ class FakeApi:
         self.objects = objects
         self.refused: dict[tuple[str, str], dict[str, Any]] = {}
         self.served = DEPLOYMENTS
+        self.versions: tuple[Resource, ...] = ()
+        """In which it is served, too."""
         self._status = status
 
     def ask(self, method: str, path: str, body: Any = None) -> tuple[int, dict[str, Any]]:
@@ -49,11 +51,11 @@ class FakeApi:
 
     def resources(self) -> dict[tuple[str, str], list[Resource]]:
         """As `Api.resources`."""
-        return {(self.served.group, self.served.plural): [self.served]}
+        return {(self.served.group, self.served.plural): [self.served, *self.versions]}
 
     def page(self, resource: Resource, at: str) -> tuple[list[dict[str, Any]], str, dict[str, Any] | None]:
         """As `Api.page`: one object a page."""
-        assert resource == self.served
+        assert resource in (self.served, *self.versions)
         number = int(at or 0)
         more = str(number + 1) if number + 1 < len(self.objects) else ""
         return list(self.objects[number : number + 1]), more, None

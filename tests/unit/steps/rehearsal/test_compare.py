@@ -70,6 +70,18 @@ def test_one_request_that_passes_speaks_for_its_resource() -> None:
     assert found == {} and counts["unproven"] == 1
 
 
+def test_a_version_that_goes_is_a_finding_though_the_objects_stay() -> None:
+    """They are compared at the other version; who asks for the one that goes gets nothing."""
+    current, target = servers(deployment("one"))
+    current.versions = (DEPLOYMENTS._replace(version="v1beta9"),)
+    found, counts = compared(current, target)
+    assert found == {("version", "deployments.apps"): ("v1beta9", 1, ["default/one"])}
+    assert counts["created"] == 1
+    current, target = servers()
+    current.versions = (DEPLOYMENTS._replace(version="v1beta9"),)
+    assert compared(current, target)[0] == {}
+
+
 def test_added_fields_are_told_from_changed_ones() -> None:
     """By the names that a server declares, not by a user's keys."""
     current = FakeApi((deployment("one", replicas=1, selector={"hunter2": "a"}),))

@@ -107,6 +107,7 @@ def test_without_etcds_data_no_rehearsal_is_possible(monkeypatch: pytest.MonkeyP
     [
         ("rehearsal.start", "error"),
         ("rehearsal.gone", "error"),
+        ("rehearsal.version", "warning"),
         ("rehearsal.unreadable", "error"),
         ("rehearsal.update", "error"),
         ("rehearsal.create", "error"),
@@ -124,7 +125,7 @@ def test_each_difference_is_a_finding(id_: str, severity: str) -> None:
     (found,) = findings_of([Difference(what, "webs.x.com", "the reason", 2, ("default/one",))])
     assert (found.id, found.severity) == (id_, severity)
     assert found.remedy
-    if what in ("gone", "unreadable", "update", "create", "changed", "added", "conversion"):
+    if what in ("gone", "version", "unreadable", "update", "create", "changed", "added", "conversion"):
         assert "2 of webs.x.com: default/one, …" in found.diagnosis
     if what in ("start", "unreadable", "update", "create", "changed", "added", "unlisted"):
         assert "the reason" in found.diagnosis
