@@ -167,6 +167,7 @@ docs: venv ## Make the reference pages from the code.
 	$(BIN)/python -m scripts.layers_figure
 	$(BIN)/python -m bench.kinds
 	$(BIN)/python -m bench.wrong_api --page
+	$(BIN)/python -m bench.rehearsal --page
 
 screenshots: venv ## Make the pictures of docs/reports.md from example runs (needs chromium).
 	@$(BIN)/python -m scripts.screenshots docs/reports

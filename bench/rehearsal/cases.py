@@ -1,0 +1,191 @@
+"""The clusters that are rehearsed: what each stores, with which change, and what a rehearsal has to find."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from bench.rehearsal.stored import STORED
+from testkit.lab_cluster import OLD, TARGET
+from testkit.rehearsed_data import RehearsedData
+from testkit.rehearsed_objects import key
+from upgrader.steps.rehearsal.servers import Server
+
+__all__ = ["CASES", "Case"]
+
+Servers = tuple[Server, Server]
+"""The running one, and the target."""
+
+_POD_SECURITY = """apiVersion: apiserver.config.k8s.io/v1
+kind: AdmissionConfiguration
+plugins:
+- name: PodSecurity
+  configuration:
+    apiVersion: pod-security.admission.config.k8s.io/v1
+    kind: PodSecurityConfiguration
+    defaults: {enforce: restricted, enforce-version: latest}
+"""
+_IMAGE_POLICY = """apiVersion: apiserver.config.k8s.io/v1
+kind: AdmissionConfiguration
+plugins:
+- name: ImagePolicyWebhook
+  configuration:
+    imagePolicy: {kubeConfigFile: %s, allowTTL: 50, denyTTL: 50, retryBackoff: 500, defaultAllow: false}
+"""
+_BACKEND = """apiVersion: v1
+kind: Config
+clusters: [{name: x, cluster: {server: 'https://127.0.0.1:1/'}}]
+users: [{name: x, user: {}}]
+contexts: [{name: x, context: {cluster: x, user: x}}]
+current-context: x
+"""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One cluster and one change. `stored`: a name of `STORED`. `expected`: finding and resource, all of which have to
+    be found; none for a cluster without a mistake, of which nothing but information may be found.
+    """
+
+    about: str
+    stored: str
+    expected: tuple[tuple[str, str], ...] = ()
+    servers: Callable[[RehearsedData], Servers] | None = None
+
+    def both(self, site: RehearsedData) -> Servers:
+        """The servers, which otherwise are both versions with the flags that the data was stored with."""
+        if self.servers is not None:
+            return self.servers(site)
+        flags = STORED[self.stored].flags
+        return site.server(OLD, *flags), site.server(TARGET, *flags)
+
+
+def _target(*flags: str) -> Callable[[RehearsedData], Servers]:
+    return lambda site: (site.server(OLD), site.server(TARGET, *flags))
+
+
+def _admission(plugin: str, text: str) -> Callable[[RehearsedData], Servers]:
+    def servers(site: RehearsedData) -> Servers:
+        backend, file = site.folder / "backend.yaml", site.folder / f"{plugin}.yaml"
+        backend.write_text(_BACKEND)
+        file.write_text(text.replace("%s", str(backend)))
+        flags = (f"--enable-admission-plugins={plugin}", f"--admission-control-config-file={file}")
+        return site.server(OLD), site.server(TARGET, *flags)
+
+    return servers
+
+
+def _keys(old: str, new: str) -> Callable[[RehearsedData], Servers]:
+    def servers(site: RehearsedData) -> Servers:
+        files = site.encryption("old", old), site.encryption("new", new)
+        return site.server(OLD, encryption=files[0]), site.server(TARGET, encryption=files[1])
+
+    return servers
+
+
+_KMS = "{kms: {apiVersion: v2, name: k, endpoint: 'unix:///run/kms.sock'}}"
+_NEW_CEL = STORED["new rule"].flags
+
+CASES: Mapping[str, Case] = {
+    "removed API": Case(
+        "objects of `scheduling.k8s.io/v1alpha2`, which the target doesn't serve",
+        "removed API",
+        (("rehearsal.gone", "podgroups.scheduling.k8s.io"),),
+        lambda site: (site.server(OLD, *STORED["removed API"].flags), site.server(TARGET)),
+    ),
+    "no apps/v1": Case(
+        "`--runtime-config=apps/v1=false`",
+        "usual",
+        (("rehearsal.gone", "deployments.apps"),),
+        _target("--runtime-config=apps/v1=false"),
+    ),
+    "no autoscaling/v2": Case(
+        "`--runtime-config=autoscaling/v2=false`, where the API has another version",
+        "usual",
+        (("rehearsal.version", "horizontalpodautoscalers.autoscaling"),),
+        _target("--runtime-config=autoscaling/v2=false"),
+    ),
+    "stricter validation": Case(
+        "a Service whose address has leading zeros, which the target takes for no address",
+        "old address",
+        (("rehearsal.create", "services"),),
+        lambda site: (site.server(OLD, *STORED["old address"].flags), site.server(TARGET)),
+    ),
+    "rule that does not compile": Case(
+        "a CustomResourceDefinition with a function of CEL that the target (the older version) doesn't have",
+        "new rule",
+        (
+            ("rehearsal.create", "customresourcedefinitions.apiextensions.k8s.io"),
+            ("rehearsal.create", "ruleds.example.com"),
+        ),
+        lambda site: (site.server(TARGET, *_NEW_CEL), site.server(OLD)),
+    ),
+    "dropped field": Case(
+        "a field of StatefulSets whose feature gate is off in the target",
+        "usual",
+        (("rehearsal.changed", "statefulsets.apps"),),
+        lambda site: (site.server(TARGET), site.server(TARGET, "--feature-gates=MaxUnavailableStatefulSet=false")),
+    ),
+    "lost key": Case(
+        "an encryption configuration without the key that Secrets are encrypted with",
+        "encrypted",
+        (("rehearsal.unreadable", "secrets"),),
+        _keys(key("a"), key("b")),
+    ),
+    "KMS": Case(
+        "a KMS plugin, which is not asked: unknown, and not fine",
+        "usual",
+        (("rehearsal.kms", "current"),),
+        _keys(_KMS, _KMS),
+    ),
+    "conversion webhook": Case(
+        "custom resources that a webhook converts, which is not asked: unknown, and not fine",
+        "converted",
+        (("rehearsal.conversion", "converteds.example.com"),),
+    ),
+    "refused today": Case(
+        "a policy that refuses each request today: unknown, and not fine",
+        "refused today",
+        (("rehearsal.unproven", "plains.example.com"),),
+    ),
+    "unknown flag": Case("`--no-such-flag=1`", "usual", (("rehearsal.start", ""),), _target("--no-such-flag=1")),
+    "unknown feature gate": Case(
+        "`--feature-gates=NoSuchGate=true`",
+        "usual",
+        (("rehearsal.start", ""),),
+        _target("--feature-gates=NoSuchGate=true"),
+    ),
+    "admission denies": Case(
+        "`--enable-admission-plugins=AlwaysDeny`",
+        "usual",
+        (("rehearsal.update", "deployments.apps"), ("rehearsal.create", "deployments.apps")),
+        _target("--enable-admission-plugins=AlwaysDeny"),
+    ),
+    "pod security": Case(
+        "`--admission-control-config-file`: `enforce: restricted` everywhere",
+        "usual",
+        (("rehearsal.create", "pods"),),
+        _admission("PodSecurity", _POD_SECURITY),
+    ),
+    "no pod is admitted": Case(
+        "`--enable-admission-plugins=ImagePolicyWebhook`, whose backend doesn't answer",
+        "usual",
+        (("rehearsal.create", "pods"),),
+        _admission("ImagePolicyWebhook", _IMAGE_POLICY),
+    ),
+    "other etcd prefix": Case(
+        "`--etcd-prefix=/other`",
+        "usual",
+        (("rehearsal.unreadable", "configmaps"),),
+        _target("--etcd-prefix=/other"),
+    ),
+    "usual objects": Case("objects of twenty kinds", "usual"),
+    "empty": Case("a new cluster", "empty"),
+    "same version": Case("a change of nothing", "usual", (), lambda site: (site.server(OLD), site.server(OLD))),
+    "encrypted": Case("Secrets that a key encrypts, which both have", "encrypted", (), _keys(key("a"), key("a"))),
+    "webhooks and aggregated APIs": Case("a webhook for everything, and an API of another server", "webhooks"),
+    "policies and quotas": Case(
+        "admission policies, rules of CRDs, quotas, limits, Pod Security levels", "policies and quotas"
+    ),
+}
+"""Those with a mistake, then those without any."""

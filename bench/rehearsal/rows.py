@@ -1,0 +1,76 @@
+"""What was found of each cluster, as a record and as a page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bench.rehearsal.cases import Case
+
+__all__ = ["Row", "page"]
+
+_MOST = 6
+_HEAD = """# What a rehearsal finds
+
+Each row is one [rehearsal](../rehearsal.md) on this machine, from v1.36.3 to v1.37.1 unless it says otherwise: real API
+servers have stored the objects, and both versions serve copies of them in a network of their own, with the same program
+as on a controller. `python -m bench.rehearsal` runs all of them, without a lab, and with `--only` one; the last result
+of each is kept in `bench/results/rehearsal.json`. Information, such as new defaults, is not shown. Seconds and memory
+are those of the comparison, on two cores that other work shares: the load averages are of the beginning and of the end.
+"""
+_TABLE = """
+| {what} | the cluster, or its change | named | found | objects | seconds | MiB | load | date |
+|---|---|---|---|---:|---:|---:|---|---|
+"""
+
+
+@dataclass(frozen=True)
+class Row:
+    """What became of one. `good`: the mistake was named, or nothing was found where there is none."""
+
+    name: str
+    good: bool
+    found: tuple[str, ...]
+    """`SEVERITY ID RESOURCE` of each finding."""
+    objects: int
+    seconds: float
+    peak_mib: int
+    """Of all processes, at most."""
+    load: str
+    date: str
+    commit: str
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Row:
+        """From a record."""
+        return cls(**{**given, "found": tuple(given["found"])})
+
+
+def page(rows: Sequence[tuple[Case, Row]]) -> str:
+    """The text of docs/benchmarks/rehearsal.md."""
+    mistakes = [pair for pair in rows if pair[0].expected]
+    clean = [pair for pair in rows if not pair[0].expected]
+    parts = [_HEAD, "\n## Clusters with a mistake\n", *_lines("mistake", mistakes)]
+    parts.append(f"\n{_count(mistakes)} of {len(mistakes)} mistakes were named.\n")
+    parts += ["\n## Clusters without one\n", *_lines("cluster", clean)]
+    parts.append(f"\n{_count(clean)} of {len(clean)} had no finding.\n")
+    return "".join(parts)
+
+
+def _count(rows: Iterable[tuple[Case, Row]]) -> int:
+    return sum(row.good for _, row in rows)
+
+
+def _lines(what: str, rows: Iterable[tuple[Case, Row]]) -> list[str]:
+    lines = [_TABLE.format(what=what)]
+    for case, row in rows:
+        serious = [each for each in row.found if not each.startswith("info ")]
+        shown = "; ".join(f"`{each}`" for each in serious[:_MOST]) or "nothing"
+        more = f" and {len(serious) - _MOST} more" if len(serious) > _MOST else ""
+        good = ("yes" if case.expected else "–") if row.good else "**no**" if case.expected else "**falsely**"
+        lines.append(
+            f"| {row.name} | {case.about} | {good} | {shown}{more} | {row.objects:,} | {row.seconds:.0f} | "
+            f"{row.peak_mib:,} | {row.load} | {row.date} (`{row.commit}`) |\n"
+        )
+    return lines

@@ -1,0 +1,137 @@
+"""Objects as clusters have them, for rehearsals on their data."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+from testkit.lab_cluster import until
+from upgrader.adapters.kube import KubeAdapter
+from upgrader.ports import Kind
+
+__all__ = [
+    "CONFIG_MAPS",
+    "CRDS",
+    "SECRET",
+    "SECRETS",
+    "SERVICES",
+    "crd",
+    "create_when_served",
+    "item",
+    "key",
+    "usual_objects",
+]
+
+SECRET = "hunter2-is-not-for-others"
+"""What some of them have, and no result may have."""
+SERVICES, CONFIG_MAPS, SECRETS = Kind("v1", "services"), Kind("v1", "configmaps"), Kind("v1", "secrets")
+CRDS = Kind("apiextensions.k8s.io/v1", "customresourcedefinitions", namespaced=False)
+
+
+def key(letter: str) -> str:
+    """An encryption provider."""
+    return f"{{aescbc: {{keys: [{{name: {letter}, secret: {base64.b64encode(letter.encode() * 32).decode()}}}]}}}}"
+
+
+def crd(plural: str, schema: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """A CustomResourceDefinition of the group example.com."""
+    version = {"name": "v1", "served": True, "storage": True}
+    version["schema"] = {"openAPIV3Schema": {"type": "object", "properties": {"spec": schema}}}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.example.com"},
+        "spec": {
+            "group": "example.com",
+            "scope": "Namespaced",
+            "names": {"plural": plural, "singular": plural[:-1], "kind": plural[:-1].title()},
+            "versions": [version],
+            **more,
+        },
+    }
+
+
+def item(api_version: str, kind: str, name: str, **content: Any) -> dict[str, Any]:
+    """An object."""
+    return {"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, **content}
+
+
+def usual_objects(kube: KubeAdapter) -> None:
+    """Of many kinds, as clusters have them."""
+    labels = {"app": "web"}
+    pod = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "web", "image": "example.com/web:1"}]}}
+    of_pods = {"selector": {"matchLabels": labels}, "template": pod}
+    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    rule = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}
+    backend = {"service": {"name": "web", "port": {"number": 80}}}
+    path = {"path": "/", "pathType": "Prefix", "backend": backend}
+    metric = {
+        "type": "Resource",
+        "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 9}},
+    }
+    job = {"spec": {"containers": pod["spec"]["containers"], "restartPolicy": "Never"}}  # type: ignore[index]
+    for kind, made in (
+        (Kind("v1", "pods"), item("v1", "Pod", "web", **pod | {"metadata": {"name": "web", "labels": labels}})),
+        (Kind("apps/v1", "deployments"), item("apps/v1", "Deployment", "web", spec=of_pods)),
+        (Kind("apps/v1", "daemonsets"), item("apps/v1", "DaemonSet", "web", spec=of_pods)),
+        (Kind("apps/v1", "statefulsets"), item("apps/v1", "StatefulSet", "web", spec={"serviceName": "web"} | of_pods)),
+        (Kind("batch/v1", "jobs"), item("batch/v1", "Job", "once", spec={"template": job})),
+        (
+            Kind("batch/v1", "cronjobs"),
+            item(
+                "batch/v1",
+                "CronJob",
+                "daily",
+                spec={"schedule": "0 0 * * *", "jobTemplate": {"spec": {"template": job}}},
+            ),
+        ),
+        (
+            SERVICES,
+            item("v1", "Service", "web", spec={"type": "NodePort", "selector": labels, "ports": [{"port": 80}]}),
+        ),
+        (SERVICES, item("v1", "Service", "none", spec={"clusterIP": "None", "selector": labels})),
+        (CONFIG_MAPS, item("v1", "ConfigMap", "web", data={"a": "b"})),
+        (SECRETS, item("v1", "Secret", "web", stringData={"password": SECRET})),
+        (Kind("v1", "persistentvolumeclaims"), item("v1", "PersistentVolumeClaim", "web", spec=claim)),
+        (Kind("v1", "serviceaccounts"), item("v1", "ServiceAccount", "web")),
+        (
+            Kind("rbac.authorization.k8s.io/v1", "roles"),
+            item("rbac.authorization.k8s.io/v1", "Role", "web", rules=[rule]),
+        ),
+        (
+            Kind("networking.k8s.io/v1", "ingresses"),
+            item("networking.k8s.io/v1", "Ingress", "web", spec={"rules": [{"http": {"paths": [path]}}]}),
+        ),
+        (
+            Kind("networking.k8s.io/v1", "networkpolicies"),
+            item("networking.k8s.io/v1", "NetworkPolicy", "web", spec={"podSelector": {}}),
+        ),
+        (
+            Kind("policy/v1", "poddisruptionbudgets"),
+            item(
+                "policy/v1", "PodDisruptionBudget", "web", spec={"minAvailable": 1, "selector": {"matchLabels": labels}}
+            ),
+        ),
+        (
+            Kind("autoscaling/v2", "horizontalpodautoscalers"),
+            item(
+                "autoscaling/v2",
+                "HorizontalPodAutoscaler",
+                "web",
+                spec={
+                    "maxReplicas": 3,
+                    "metrics": [metric],
+                    "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+                },
+            ),
+        ),
+    ):
+        kube.create(kind, made, "default")
+    kube.create(CRDS, crd("plains", {"type": "object", "x-kubernetes-preserve-unknown-fields": True}))
+    create_when_served(kube, "plains", item("example.com/v1", "Plain", "one", spec={"token": SECRET}))
+
+
+def create_when_served(kube: KubeAdapter, plural: str, made: dict[str, Any]) -> None:
+    """Of a CustomResourceDefinition that was made just now."""
+    kind = Kind("example.com/v1", plural)
+    until(f"{plural} to be served", lambda: bool(kube.create(kind, made, "default")), timeout_seconds=30)

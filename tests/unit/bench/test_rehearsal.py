@@ -1,0 +1,39 @@
+"""The table of what a rehearsal finds."""
+
+from __future__ import annotations
+
+from bench.places import PAGES
+from bench.rehearsal.__main__ import recorded
+from bench.rehearsal.cases import CASES, Case
+from bench.rehearsal.rows import Row, page
+from bench.rehearsal.stored import STORED
+
+GONE = ("rehearsal.gone", "webs.x.com")
+MISTAKE, CLEAN = Case("an API that goes", "usual", (GONE,)), Case("nothing", "usual")
+
+
+def row(*found: str, good: bool = True) -> Row:
+    """What became of one."""
+    return Row("one", good, found, 1200, 41.4, 833, "2 to 5", "2026-11-29", "abc")
+
+
+def test_the_page_is_made_from_the_records() -> None:
+    """As it is in the documentation; each recorded one still exists."""
+    assert (PAGES / "rehearsal.md").read_text() == page(recorded())
+
+
+def test_every_cluster_has_its_data() -> None:
+    """And none is made for nothing; there are at least fifteen mistakes, and six clusters without one."""
+    assert {case.stored for case in CASES.values()} == STORED.keys()
+    mistakes = [case for case in CASES.values() if case.expected]
+    assert len(mistakes) >= 15 and len(CASES) - len(mistakes) >= 6
+
+
+def test_what_was_not_named_is_told_from_what_was() -> None:
+    """And so is what was found of a cluster without a mistake; information is not shown."""
+    good = page([(MISTAKE, row("error rehearsal.gone webs.x.com", "info rehearsal.added webs")), (CLEAN, row())])
+    assert "1 of 1 mistakes were named" in good and "1 of 1 had no finding" in good
+    assert "| yes | `error rehearsal.gone webs.x.com` | 1,200 |" in good and "| – | nothing | 1,200 |" in good
+    bad = page([(MISTAKE, row(good=False)), (CLEAN, row("error rehearsal.gone webs.x.com", good=False))])
+    assert "0 of 1 mistakes were named" in bad and "0 of 1 had no finding" in bad
+    assert "| **no** | nothing |" in bad and "| **falsely** | `error rehearsal.gone" in bad
