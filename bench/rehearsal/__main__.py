@@ -2,7 +2,8 @@
 
 It needs no lab: real API servers store the objects on this machine, and the program of a rehearsal is run on copies of
 them in a network of its own, as root. `bench/results/rehearsal.json` has the last result of each; `--page`, as `make
-docs` calls it, makes docs/benchmarks/rehearsal.md from that file. `--only NAME` runs one.
+docs` calls it, makes docs/benchmarks/rehearsal.md from that file. `--only NAME` runs one, or one of those that take
+long: they measure what many objects cost.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from bench.places import PAGES, RESULTS
-from bench.rehearsal.cases import CASES, Case
+from bench.rehearsal.cases import CASES, MEASURED, Case
 from bench.rehearsal.rows import Row, page
 from bench.rehearsal.stored import STORED
 from scripts.soak import commit_of
@@ -31,13 +32,14 @@ from upgrader.steps.rehearsal.rehearsal import Result
 
 __all__ = ["main", "recorded"]
 
+_ALL = {**CASES, **MEASURED}
 _FILE, _PAGE = RESULTS / "rehearsal.json", PAGES / "rehearsal.md"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Rehearse them; 0 if each was named, and nothing else."""
     parser = argparse.ArgumentParser(prog="python -m bench.rehearsal", description=__doc__)
-    parser.add_argument("--only", choices=CASES, action="append", help="only this one; may be repeated")
+    parser.add_argument("--only", choices=_ALL, action="append", help="only this one; may be repeated")
     parser.add_argument("--page", action="store_true", help="only make the page from what is recorded")
     given = parser.parse_args(arguments)
     good = True
@@ -47,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             images = program_images(Path(folder), OLD, TARGET)
             made: dict[str, RehearsedData] = {}
             for name in given.only or CASES:
-                case = CASES[name]
+                case = _ALL[name]
                 if case.stored not in made:
                     made[case.stored] = _store(case.stored, Path(folder) / f"data-{len(made)}", images)
                 row = _rehearse(name, case, made[case.stored], commit)
@@ -59,9 +61,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def recorded() -> list[tuple[Case, Row]]:
-    """The recorded rows, in the order of CASES; those that it has no longer are left out."""
+    """The recorded rows, in the order of the cases; those that it has no longer are left out."""
     rows = {row.name: row for row in _rows()}
-    return [(case, rows[name]) for name, case in CASES.items() if name in rows]
+    return [(case, rows[name]) for name, case in _ALL.items() if name in rows]
 
 
 def _rows() -> list[Row]:
@@ -71,7 +73,7 @@ def _rows() -> list[Row]:
 def _record(row: Row) -> None:
     """In place of what was known of it."""
     rows = {each.name: each for each in (*_rows(), row)}
-    _FILE.write_text(json.dumps([asdict(rows[name]) for name in CASES if name in rows], indent=1) + "\n")
+    _FILE.write_text(json.dumps([asdict(rows[name]) for name in _ALL if name in rows], indent=1) + "\n")
 
 
 def _store(name: str, folder: Path, images: Path) -> RehearsedData:

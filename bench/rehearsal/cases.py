@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from bench.rehearsal.stored import STORED
+from bench.rehearsal.stored import SCALES, STORED
 from testkit.lab_cluster import OLD, TARGET
 from testkit.rehearsed_data import RehearsedData
 from testkit.rehearsed_objects import key
 from upgrader.steps.rehearsal.servers import Server
 
-__all__ = ["CASES", "Case"]
+__all__ = ["CASES", "MEASURED", "Case"]
 
 Servers = tuple[Server, Server]
 """The running one, and the target."""
@@ -158,7 +158,7 @@ CASES: Mapping[str, Case] = {
     "admission denies": Case(
         "`--enable-admission-plugins=AlwaysDeny`",
         "usual",
-        (("rehearsal.update", "deployments.apps"), ("rehearsal.create", "deployments.apps")),
+        (("rehearsal.start", ""),),
         _target("--enable-admission-plugins=AlwaysDeny"),
     ),
     "pod security": Case(
@@ -189,3 +189,9 @@ CASES: Mapping[str, Case] = {
     ),
 }
 """Those with a mistake, then those without any."""
+
+MEASURED: Mapping[str, Case] = {
+    f"{count:,} objects": Case("half of them pods, ten to a ReplicaSet, half ConfigMaps", f"{count:,} objects")
+    for count in SCALES
+}
+"""Without a mistake, and large: only `--only` runs them."""

@@ -10,6 +10,7 @@ from typing import Any
 from testkit.lab_cluster import OLD, TARGET
 from testkit.rehearsed_data import RehearsedData
 from testkit.rehearsed_objects import (
+    CONFIG_MAPS,
     CRDS,
     SECRET,
     SECRETS,
@@ -23,9 +24,10 @@ from testkit.rehearsed_objects import (
 from upgrader.adapters.kube import KubeAdapter
 from upgrader.ports import Kind
 
-__all__ = ["STORED", "Stored"]
+__all__ = ["SCALES", "STORED", "Stored"]
 
 _ADMISSION = "admissionregistration.k8s.io/v1"
+_PODS = Kind("v1", "pods")
 _NAMESPACES = Kind("v1", "namespaces", namespaced=False)
 _NOWHERE = {"url": "https://192.0.2.9/"}
 
@@ -133,8 +135,27 @@ def _policies(kube: KubeAdapter) -> None:
     limits = {"limits": [{"type": "Container", "default": {"memory": "64Mi"}, "defaultRequest": {"memory": "16Mi"}}]}
     kube.create(Kind("v1", "limitranges"), item("v1", "LimitRange", "all", spec=limits), "shop")
     pod = item("v1", "Pod", "web", spec={"containers": [{"name": "web", "image": "example.com/web:1"}]})
-    kube.create(Kind("v1", "pods"), pod, "shop")
+    kube.create(_PODS, pod, "shop")
 
+
+def _many(count: int) -> Callable[[KubeAdapter], None]:
+    """Half of them pods, in groups of ten that one ReplicaSet owns; the others are ConfigMaps of a kilobyte."""
+
+    def make(kube: KubeAdapter) -> None:
+        containers = [{"name": "web", "image": "example.com/web:1", "env": [{"name": "A", "value": "b" * 100}]}]
+        for number in range(count // 2):
+            owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "controller": True}
+            owner |= {"name": f"web-{number // 10}", "uid": f"00000000-0000-0000-0000-{number // 10:012}"}
+            pod = item("v1", "Pod", f"web-{number}", spec={"containers": containers})
+            pod["metadata"]["ownerReferences"] = [owner]
+            kube.create(_PODS, pod, "default")
+            kube.create(CONFIG_MAPS, item("v1", "ConfigMap", f"web-{number}", data={"a": "b" * 1000}), "default")
+
+    return make
+
+
+SCALES = (2_000, 10_000, 120_000)
+"""Numbers of objects whose rehearsals are measured."""
 
 STORED: Mapping[str, Stored] = {
     "usual": Stored(usual_objects),
@@ -151,4 +172,5 @@ STORED: Mapping[str, Stored] = {
     "refused today": Stored(_refused_today),
     "webhooks": Stored(_webhooks),
     "policies and quotas": Stored(_policies),
+    **{f"{count:,} objects": Stored(_many(count)) for count in SCALES},
 }
