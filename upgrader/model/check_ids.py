@@ -292,6 +292,7 @@ WORST_SEVERITY: Mapping[str, Severity] = {
     "rehearsal.unproven": "unknown",
     "rehearsal.unreadable": "error",
     "rehearsal.update": "error",
+    "rehearsal.version": "warning",
     "rehearsal.used": "info",
     "releases.busy": "error",
     "releases.image-pinned": "error",
