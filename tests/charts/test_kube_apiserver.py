@@ -260,11 +260,16 @@ def test_without_a_token_the_check_is_anonymous(render: Render) -> None:
     "values",
     [
         {"extraArgs": {"token-auth-file": "/etc/kubernetes/tokens.csv"}},
-        {"extraArgs": {"anonymous-auth": "false"}, "health": {"token": False}},
+        *(
+            {"extraArgs": {"anonymous-auth": off}, "health": {"token": False}}
+            for off in ("false", "False", "FALSE", "f", "F", "0", ["true", "False"])
+        ),
     ],
 )
 def test_a_check_that_can_never_succeed_is_refused(render: Render, values: dict[str, Any]) -> None:
-    """No second token file, and no anonymous check of a server that refuses anonymous requests."""
+    """No second token file, and no anonymous check of a server that refuses anonymous requests, however that is spelled
+    (Kubespray writes `False`).
+    """
     with pytest.raises(Refused, match=r"health\.token"):
         render("kube-apiserver", ONE | values)
 

@@ -14,6 +14,7 @@ from upgrader.adopt.one_by_one import InTurnStep, WithdrawStep
 from upgrader.adopt.originals import Originals, SaveOriginalsStep
 from upgrader.adopt.originals_check import taken_over
 from upgrader.adopt.release_step import ForgetCheckpointsStep, NewCheckpointsStep, TakeOverStep, UninstallStep
+from upgrader.contract.flags import is_true
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.settings import BUILT_IN_CHARTS
 from upgrader.model.version import KubernetesVersion
@@ -32,7 +33,7 @@ def needs_port_sharing(controllers: Sequence[ControllerFacts]) -> tuple[Host, ..
         controller.host
         for controller in controllers
         if (pod := controller.active.get("kube-apiserver"))
-        and pod.flags.get("permit-port-sharing", ("false",))[-1] != "true"
+        and not is_true(pod.flags.get("permit-port-sharing", ("false",))[-1])
     )
 
 

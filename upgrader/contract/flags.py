@@ -16,12 +16,14 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-__all__ = ["Argument", "arguments_in", "command_line", "last_values", "manifest_flags", "values"]
+__all__ = ["Argument", "arguments_in", "command_line", "is_true", "last_values", "manifest_flags", "values"]
 
 _LONG = re.compile(r"--(\w[\w.-]*)(?:=(.*))?", re.DOTALL)
 _LETTER = re.compile(r"-([A-Za-z])(?:=?(.+))?", re.DOTALL)
 _VALUE = re.compile(r"(?!-)|-$|-[0-9]")
 """How a word begins that can be a flag's value."""
+_TRUE = frozenset(["1", "t", "T", "true", "True", "TRUE"])
+"""As strconv.ParseBool reads it. Ansible's templates write `True`."""
 _ENTRY = re.compile(r"^( *)- +(\"[^\"]*\"|'[^']*'|[^\s#].*?)(?: +#.*)? *$")
 
 
@@ -75,6 +77,11 @@ def values(words: Iterable[str]) -> dict[str, tuple[str, ...]]:
 def last_values(words: Iterable[str]) -> dict[str, str]:
     """Each long flag's value: the last one counts, where a flag isn't a list."""
     return {name: given[-1] for name, given in values(words).items()}
+
+
+def is_true(value: str) -> bool:
+    """Whether a switch with this value is on: Go accepts several spellings. False also for what Go refuses."""
+    return value in _TRUE
 
 
 def command_line(container: Mapping[str, Any]) -> tuple[str, ...]:

@@ -80,12 +80,14 @@ refuses these.
 {{- with .Values.emulatedVersion }}
 {{- $_ := set $args "emulated-version" . }}
 {{- end }}
+{{- /* A switch: the last value counts, in any spelling of Go's ParseBool. */}}
+{{- $anonymous := index .Values.extraArgs "anonymous-auth" }}
 {{- if .Values.health.token }}
 {{- if hasKey .Values.extraArgs "token-auth-file" }}
 {{- fail "health.token: extraArgs sets token-auth-file, and kube-apiserver reads only one. Remove the flag, or set health.token to false" }}
 {{- end }}
 {{- $_ := set $args "token-auth-file" "/run/kube-apiserver/tokens.csv" }}
-{{- else if eq (toString (index .Values.extraArgs "anonymous-auth")) "false" }}
+{{- else if has (last (kindIs "slice" $anonymous | ternary $anonymous (list $anonymous))) (list "0" "f" "F" "false" "False" "FALSE") }}
 {{- fail "health.token: with anonymous-auth=false, HAProxy's check needs a token: otherwise it never gets 200, and the listener never opens. Set health.token to true" }}
 {{- end }}
 {{- /* An etcd without TLS has no certificates, so their files don't exist. */}}

@@ -303,6 +303,13 @@ def test_port_sharing_is_asked_for_only_where_it_is_missing() -> None:
     assert [host.name for host in needs_port_sharing(facts(sharing, alone).controllers)] == ["controller-2"]
 
 
+@pytest.mark.parametrize("spelling", ["True", "TRUE", "1", "t", "T"])
+def test_port_sharing_is_read_as_kube_apiserver_reads_it(spelling: str) -> None:
+    """Kubespray writes `True`, which is as good as `true`: no restart interrupts the API."""
+    sharing = {"kube-apiserver": static_pod("kube-apiserver", f"--permit-port-sharing={spelling}")}
+    assert not needs_port_sharing(facts(sharing).controllers)
+
+
 def test_a_restart_for_port_sharing_brings_a_graceful_end_along() -> None:
     """The static pod ends gracefully for its clients later; a flag that an operator had set stays as it was."""
     kube, path = FakeKube(), f"{MANIFESTS}/kube-apiserver.yaml"

@@ -12,7 +12,7 @@ import yaml
 
 from testkit.fakes.hosts import FakeHosts
 from upgrader.adopt.facts import flags_of
-from upgrader.contract.flags import Argument, arguments_in, command_line, last_values, manifest_flags, values
+from upgrader.contract.flags import Argument, arguments_in, command_line, is_true, last_values, manifest_flags, values
 from upgrader.gates.apiserver_instance import secure_port
 from upgrader.in_cluster.checkpointer.observation import etcd_health
 from upgrader.model.cluster import Host
@@ -233,3 +233,9 @@ def test_command_line_of_a_container(found: dict[str, Any], words: tuple[str, ..
 def test_manifest_without_a_reader_of_yaml(text: str, flags: dict[str, str]) -> None:
     """On a host there is none; a flag at the end of its list doesn't take a word of the next one."""
     assert manifest_flags(text) == flags
+
+
+def test_a_switch_is_read_as_go_reads_it() -> None:
+    """Go's strconv.ParseBool accepts six spellings of true, and no other word."""
+    assert all(map(is_true, ("1", "t", "T", "true", "True", "TRUE")))
+    assert not any(map(is_true, ("0", "f", "F", "false", "False", "FALSE", "", "yes", "tRUE")))
