@@ -158,7 +158,8 @@ def _cgroups(context: PreflightContext, known: OsLifecycle, machines: Iterable[_
                 f"Kubelets from {since} on don't start with cgroup v1, unless their configuration has `failCgroupV1: "
                 "false`. Kubernetes has deprecated cgroup v1 and will remove its support.",
                 "Boot these nodes with cgroup v2 (kernel parameter systemd.unified_cgroup_hierarchy=1); or set "
-                "`failCgroupV1: false` in /var/lib/kubelet/config.yaml before their kubelets are upgraded.",
+                "`failCgroupV1: false` in the file of the kubelet's --config (kubeadm's is "
+                "/var/lib/kubelet/config.yaml) before their kubelets are upgraded.",
             )
     if unknown:
         yield Finding(

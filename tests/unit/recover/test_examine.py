@@ -29,6 +29,7 @@ from upgrader.in_cluster.checkpointer.storage.store import Store
 from upgrader.model.cluster import Cluster, Host
 from upgrader.onhost.common import questions
 from upgrader.onhost.facts import checkpoint_facts, etcd_facts
+from upgrader.onhost.facts.container_facts import socket_path
 from upgrader.onhost.facts.identity_facts import ranges
 from upgrader.onhost.node.generation import Origin
 from upgrader.onhost.node.workload_policy import Policy, Workload
@@ -342,6 +343,24 @@ def test_cgroups_and_what_the_kubelet_is_told_of_them(disk: Disk) -> None:
     assert disk.examine().cgroups == Cgroups(1, fail_v1=False)
     disk.write("/sys/fs/cgroup/cgroup.controllers", "cpu memory\n")
     assert disk.examine().cgroups == Cgroups(2, fail_v1=False)
+
+
+def test_the_kubelets_configuration_is_the_file_that_it_reads(disk: Disk) -> None:
+    """Kubespray's kubelet reads a file of its own, with Ansible's spelling; kubeadm's beside it says something else."""
+    disk.write("/sys/fs/cgroup/memory/tasks", "")
+    disk.write(
+        "/var/lib/kubelet/config.yaml", "failCgroupV1: true\ncontainerRuntimeEndpoint: unix:///run/kubeadms.sock\n"
+    )
+    disk.write("/proc/1/cmdline", "/sbin/init\0")
+    disk.write("/proc/self/cmdline", "")
+    disk.write("/proc/812/cmdline", "/usr/local/bin/kubelet\0--v=2\0--config=/etc/kubernetes/kubelet-config.yaml\0")
+    assert disk.examine().cgroups == Cgroups(1)
+    own = "failCgroupV1: False\ncontainerRuntimeEndpoint : unix:///run/own.sock\n"
+    disk.write("/etc/kubernetes/kubelet-config.yaml", own)
+    assert disk.examine().cgroups == Cgroups(1, fail_v1=False)
+    assert socket_path(str(disk.root)) == f"{disk.root}/run/own.sock"
+    disk.write("/proc/812/cmdline", "/usr/local/bin/kubelet\0")
+    assert disk.examine().cgroups == Cgroups(1, fail_v1=True)
 
 
 def test_ports_as_the_kernel_writes_them() -> None:

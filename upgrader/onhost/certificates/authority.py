@@ -18,12 +18,12 @@ from upgrader.onhost.certificates.new_signer import SIGNING, NewSigner
 from upgrader.onhost.certificates.renewed_by_kubeadm import fit
 from upgrader.onhost.certificates.staged import forget_copy, kubeadm, renew, run_in_namespace
 from upgrader.onhost.certificates.trust_files import Places
+from upgrader.onhost.common.kubelet_file import configuration_file
 from upgrader.onhost.common.private_folder import locked
 from upgrader.onhost.common.questions import Failed
 
 __all__ = ["SIGNING", "main", "sign", "signs"]
 
-_KUBELET = "/var/lib/kubelet/config.yaml"
 _NODES = "system:nodes"
 _NEW, _OLD, _KEPT = (os.path.join(FOLDER, name) for name in ("new-ca", "old-ca", "trust"))
 _CLIENT = os.path.join(FOLDER, "kubelet")
@@ -184,7 +184,7 @@ def _changed(folder: str, old: str, *, add: str = "", remove: str = "") -> dict[
 
 
 def _places(folder: str) -> Places:
-    places = Places(folder, KUBERNETES, _KUBELET)
+    places = Places(folder, KUBERNETES, configuration_file(""))
     if not os.path.exists(places.kubelet_conf):
         raise Failed(f"{places.kubelet_conf} does not exist: kubeadm did not set up this host's kubelet")
     return places

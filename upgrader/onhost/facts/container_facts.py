@@ -10,6 +10,7 @@ from typing import Any
 
 from upgrader.contract.checkpoints import CHECKPOINT_OF
 from upgrader.onhost.common.bare_grpc import call
+from upgrader.onhost.common.kubelet_file import configuration_file
 from upgrader.onhost.common.questions import SECONDS, Failed, command, read
 from upgrader.onhost.node.cri import ContainerStatus, Runtime, Sandbox
 from upgrader.onhost.node.disk_layout import KUBE_APISERVER
@@ -27,7 +28,7 @@ def socket_path(root: str) -> str:
     """The kubelet's container runtime endpoint."""
     for path, pattern in (
         ("/var/lib/kubelet/kubeadm-flags.env", r"--container-runtime-endpoint=([^\s\"']+)"),
-        ("/var/lib/kubelet/config.yaml", r"(?m)^containerRuntimeEndpoint:\s*[\"']?([^\s\"']+)"),
+        (configuration_file(root), r"(?m)^containerRuntimeEndpoint[ \t]*:[ \t]*[\"']?([^\s\"']+)"),
     ):
         try:
             found = re.search(pattern, read(root + path).decode("utf-8", "replace"))

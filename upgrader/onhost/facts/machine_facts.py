@@ -8,6 +8,7 @@ import re
 import time
 from typing import Any
 
+from upgrader.onhost.common.kubelet_file import configuration_file
 from upgrader.onhost.common.questions import Failed, attempt, command, read
 
 FOLDERS = ("/", "/etc/kubernetes", "/var/lib/etcd", "/var/lib/containerd", "/var/lib/kubelet", "/var/log")
@@ -16,7 +17,8 @@ _PROPERTIES = (
 )
 _LINES = 12
 _CGROUPS = "/sys/fs/cgroup"
-_KUBELET = "/var/lib/kubelet/config.yaml"
+_FAIL_V1 = re.compile(r"^failCgroupV1[ \t]*:[ \t]*(true|false)\b", re.MULTILINE | re.IGNORECASE)
+"""YAML accepts `True` as well, which Ansible's templates write."""
 
 
 def unit(name: str) -> dict[str, Any]:
@@ -78,11 +80,11 @@ def cgroups(root: str) -> dict[str, Any]:
         raise Failed(f"the folder {_CGROUPS} does not exist")
     version = 2 if os.path.exists(root + _CGROUPS + "/cgroup.controllers") else 1
     try:
-        text = read(root + _KUBELET).decode("utf-8", "replace")
+        text = read(root + configuration_file(root)).decode("utf-8", "replace")
     except FileNotFoundError:
         text = ""
-    said = re.search(r"^failCgroupV1:[ \t]*(true|false)\b", text, re.MULTILINE)
-    return {"version": version, "fail_v1": said.group(1) == "true" if said else None}
+    said = _FAIL_V1.search(text)
+    return {"version": version, "fail_v1": said.group(1).lower() == "true" if said else None}
 
 
 def certificates(root: str) -> list[dict[str, str]]:
