@@ -33,7 +33,7 @@ def check_etcd_members(context: PreflightContext) -> Iterator[Finding]:
         yield Finding(
             "etcd-members.elsewhere",
             "info",
-            "etcd doesn't run on the controllers",
+            "etcd isn't a static pod of the controllers",
             "Its members, alarms, versions and sizes were not checked.",
         )
     servers: dict[str, EtcdServer] = {}

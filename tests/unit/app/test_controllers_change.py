@@ -130,7 +130,8 @@ class Place:
         key = {"/etc/kubernetes/pki/sa.pub": self.keys.get(host.name, "a")}
         facts["identity"] = {"machine_id": host.name, "keys": key, "ephemeral": [], "reserved": [], "migrate_req": 1}
         facts["manifests"] = {"exists": True, "files": ["etcd.yaml"]}
-        facts["etcd"] = {"manifest": True, "data_dir": "/var/lib/etcd", "data": "present", "flags": {}, "backups": []}
+        own = {"manifest": True, "data_dir": "/var/lib/etcd", "data": "present", "service": False}
+        facts["etcd"] = {**own, "flags": {}, "backups": []}
         facts["etcd_server"] = {**server, "alarms": [], "has_cluster": True}
         return CommandResult(0, json.dumps(facts), "")
 

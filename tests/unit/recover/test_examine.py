@@ -296,6 +296,20 @@ def test_services_are_as_systemd_says(disk: Disk) -> None:
     assert found.said == ("kubelet: no such file",)
 
 
+def test_data_of_a_service_is_no_sign_of_a_static_pod(disk: Disk) -> None:
+    """Kubespray's etcd is a service with kubeadm's data folder; without such a service, data alone is kubeadm's."""
+    disk.write("/var/lib/etcd/member/snap/db", "data")
+    assert disk.examine().has_etcd
+    tools = disk.root / "bin"
+    tools.mkdir()
+    (tools / "systemctl").write_text("#!/bin/sh\necho ActiveState=active\necho SubState=running\n")
+    (tools / "systemctl").chmod(0o755)
+    disk.environment = {"PATH": str(tools)}
+    assert not disk.examine().has_etcd
+    disk.write("/etc/kubernetes/manifests/etcd.yaml", "command:\n- etcd\n- --data-dir=/var/lib/etcd\n")
+    assert disk.examine().has_etcd
+
+
 def test_certificates_but_no_keys_leave_the_host(disk: Disk) -> None:
     """Validity is read from the first certificate of each file; the kubelet's file holds a key, which stays there."""
     pki = disk.root / "var/lib/kubelet/pki"

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from upgrader.contract.flags import manifest_flags
 from upgrader.onhost.common.questions import Failed, attempt, read, unknown
 from upgrader.onhost.common.tls import context, get, plain
+from upgrader.onhost.facts.machine_facts import unit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,6 +28,9 @@ _CLIENTS = "https://127.0.0.1:2379"
 _METRICS = "http://127.0.0.1:2381"
 """kubeadm's, on every member."""
 
+_SERVICE = "etcd"
+_RUNS = ("active", "activating", "reloading")
+"""States of a systemd unit that runs, or is started again and again."""
 _NO_MEMBERS = "etcd lists its members only while it has quorum"
 _FLAGS = ("name", "initial-advertise-peer-urls", "initial-cluster", "quota-backend-bytes")
 """Settings for restoring a backup, and the database's quota."""
@@ -35,7 +39,7 @@ _REMOVED = ("enable-v2", "experimental-", "proxy")
 
 
 def facts(root: str) -> dict[str, Any]:
-    """etcd on this host: its manifest, its data and its backups."""
+    """etcd on this host: its manifest, its data, its backups, and whether a service of the host is etcd."""
     flags = _flags(root)
     data = flags.get("data-dir", "/var/lib/etcd")
     return {
@@ -43,6 +47,7 @@ def facts(root: str) -> dict[str, Any]:
         "flags": {name: flags[name] for name in sorted(flags) if name in _FLAGS or name.startswith(_REMOVED)},
         "data_dir": data,
         "data": attempt(lambda: _data(root + data)),
+        "service": attempt(lambda: unit(_SERVICE)["state"] in _RUNS),
         "backups": backups(root),
     }
 

@@ -237,7 +237,7 @@ class Backup:
 class Etcd:
     """etcd on this host. `data`: of its data folder; `empty` has no database file in it. `server` is Unknown when
     nothing answered there. `flags`: those of its manifest that name it and its peers, and its quota.
-    `backups`: the newest first.
+    `backups`: the newest first. `service`: whether systemd runs an etcd, as on Kubespray's controllers.
     """
 
     manifest: bool | Unknown
@@ -246,6 +246,7 @@ class Etcd:
     server: EtcdServer | Unknown
     flags: Mapping[str, str] = field(default_factory=dict)
     backups: tuple[Backup, ...] = ()
+    service: bool | Unknown = False
 
 
 @dataclass(frozen=True)
@@ -381,9 +382,13 @@ class HostFacts:
 
     @property
     def has_etcd(self) -> bool:
-        """Whether a member of etcd belongs on this host: its manifest, its data or its certificate is there."""
+        """Whether a member of kubeadm's etcd belongs on this host: its manifest, its data or its certificate is there.
+
+        Data alone may be a service's.
+        """
         own = any(isinstance(c, Certificate) and c.path == ETCD_CERTIFICATE for c in self.certificates)
-        return own or self.etcd.manifest is True or self.etcd.data == "present"
+        data = self.etcd.data == "present" and self.etcd.service is not True
+        return own or self.etcd.manifest is True or data
 
     def instances(self) -> tuple[Container, ...]:
         """kube-apiserver's containers that run, those of standby pods included; () if that is unknown."""
