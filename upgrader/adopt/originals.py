@@ -19,7 +19,7 @@ import yaml
 
 from upgrader import fast_yaml
 from upgrader.adopt.facts import at_version
-from upgrader.adopt.originals_check import SYSTEM, TAKEN_OVER, check_names, kind_of
+from upgrader.adopt.originals_check import SYSTEM, TAKEN_OVER, add_ons, check_names, kind_of
 from upgrader.errors import ApiError, StepFailed
 from upgrader.model.cluster import Host
 from upgrader.model.object_purpose import DESCRIPTION
@@ -118,7 +118,8 @@ class Originals:
                 if error.status != 404:
                     raise
                 self.kube.create(kind, restored, namespace)
-        note("kube-proxy and CoreDNS are restored as kubeadm made them")
+        names = add_ons((kind_of(manifest), manifest["metadata"]["name"]) for manifest in manifests)
+        note(f"restored as kubeadm made it: {names or 'nothing'}")
 
     def forget(self) -> None:
         """Remove the kept objects from every place."""
@@ -155,7 +156,9 @@ class SaveOriginalsStep:
     name: str = "save-originals"
 
     def summary(self) -> str:
-        return f"keep kubeadm's kube-proxy and CoreDNS objects in Secret {SYSTEM}/{STORE} and on the controllers"
+        if not (names := add_ons(self.objects)):
+            return f"record in Secret {SYSTEM}/{STORE} and on the controllers that kubeadm's add-ons are left alone"
+        return f"keep kubeadm's {names} objects in Secret {SYSTEM}/{STORE} and on the controllers"
 
     def capture(self) -> None:
         return None

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from upgrader.errors import StepFailed
 from upgrader.ports import Kind
 
-__all__ = ["SYSTEM", "TAKEN_OVER", "check_names", "kind_of", "taken_over"]
+__all__ = ["SYSTEM", "TAKEN_OVER", "add_ons", "check_names", "kind_of", "taken_over"]
 
 SYSTEM = "kube-system"
 _RBAC = "rbac.authorization.k8s.io/v1"
@@ -41,12 +41,18 @@ TAKEN_OVER = tuple(
     )
 )
 """Everything that the chart `kubernetes` takes over from kubeadm."""
+_PROXYS = ("kube-proxy", "kubeadm:node-proxier")
 
 
 def taken_over(*, proxy: bool, dns: bool) -> tuple[tuple[Kind, str], ...]:
     """Those of the add-ons that the chart manages."""
-    proxys = ("kube-proxy", "kubeadm:node-proxier")
-    return tuple((kind, name) for kind, name in TAKEN_OVER if (proxy if name in proxys else dns))
+    return tuple((kind, name) for kind, name in TAKEN_OVER if (proxy if name in _PROXYS else dns))
+
+
+def add_ons(objects: Iterable[tuple[Kind, str]]) -> str:
+    """Whose objects these are, as `kube-proxy and CoreDNS`; "" without any."""
+    found = {"kube-proxy" if name in _PROXYS else "CoreDNS" for _, name in objects}
+    return " and ".join(sorted(found, reverse=True))
 
 
 def kind_of(manifest: Mapping[str, Any]) -> Kind:

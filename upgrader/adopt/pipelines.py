@@ -19,7 +19,7 @@ from upgrader.model.cluster import Cluster, Host
 from upgrader.model.settings import BUILT_IN_CHARTS
 from upgrader.model.version import KubernetesVersion
 from upgrader.pipeline import GateRun, Pipeline, PipelineStep, Step
-from upgrader.ports import Tools
+from upgrader.ports import Kind, Tools
 from upgrader.steps.release.helm_release import ChartStep
 
 __all__ = ["LEADERS", "adopt_pipeline", "adopting", "needs_port_sharing", "undo_pipeline"]
@@ -37,12 +37,15 @@ def needs_port_sharing(controllers: Sequence[ControllerFacts]) -> tuple[Host, ..
     )
 
 
-def adopting(cluster: Cluster, tools: Tools, version: KubernetesVersion) -> Mapping[str, Callable[[ChartStep], Step]]:
+def adopting(
+    cluster: Cluster, tools: Tools, version: KubernetesVersion, facts: KubeadmFacts
+) -> Mapping[str, Callable[[ChartStep], Step]]:
     """How adoption installs releases: one kube-apiserver after the other, and over kubeadm's own objects."""
     originals = Originals(tools.kube, tools.hosts, cluster.controllers)
+    managed = _managed(facts)
     return {
         "kube-apiserver": lambda chart: InTurnStep(chart, tools.kube, len(cluster.controllers)),
-        "kubernetes": lambda chart: TakeOverStep(replace(chart, take_ownership=True), originals, version),
+        "kubernetes": lambda chart: TakeOverStep(replace(chart, take_ownership=True), originals, version, managed),
     }
 
 
@@ -67,9 +70,8 @@ def adopt_pipeline(
     steps: list[PipelineStep] = []
     if restart:
         steps.append(_gated(PortSharingStep(tools.hosts, tools.kube, tools.clock, restart), always))
-    managed = taken_over(proxy=facts.proxy_daemonset is not None, dns=facts.dns_deployment is not None)
     steps += [
-        _gated(SaveOriginalsStep(Originals(tools.kube, tools.hosts, cluster.controllers), managed), ()),
+        _gated(SaveOriginalsStep(Originals(tools.kube, tools.hosts, cluster.controllers), _managed(facts)), ()),
         # Before the first kube-apiserver that ends while another one listens.
         _gated(SetQueuesStep(tools.hosts, cluster.controllers), ()),
         # Before what makes them, so that they are removed after it was.
@@ -118,6 +120,10 @@ def undo_pipeline(
             _gated(ResetQueuesStep(tools.hosts, cluster.controllers), always),
         )
     )
+
+
+def _managed(facts: KubeadmFacts) -> tuple[tuple[Kind, str], ...]:
+    return taken_over(proxy=facts.proxy_daemonset is not None, dns=facts.dns_deployment is not None)
 
 
 def _gated(step: Step, gates: tuple[GateRun, ...]) -> PipelineStep:

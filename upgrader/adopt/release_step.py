@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from upgrader.adopt.originals import Originals
+from upgrader.adopt.originals_check import TAKEN_OVER, add_ons
 from upgrader.errors import RollbackFailed
 from upgrader.model.cluster import Host
 from upgrader.model.release import RestorePoint, last_good
 from upgrader.model.version import KubernetesVersion
-from upgrader.ports import Helm, Hosts
+from upgrader.ports import Helm, Hosts, Kind
 from upgrader.steps.release.helm_release import ChartStep
 
 __all__ = ["FORGET", "ForgetCheckpointsStep", "NewCheckpointsStep", "TakeOverStep", "UninstallStep"]
@@ -26,13 +27,16 @@ class TakeOverStep:
     chart: ChartStep
     originals: Originals
     version: KubernetesVersion
+    objects: Sequence[tuple[Kind, str]] = TAKEN_OVER
+    """Those that it takes over."""
 
     @property
     def name(self) -> str:
         return self.chart.name
 
     def summary(self) -> str:
-        return f"{self.chart.summary()}, taking over kubeadm's kube-proxy and CoreDNS"
+        names = add_ons(self.objects)
+        return f"{self.chart.summary()}, taking over kubeadm's {names}" if names else self.chart.summary()
 
     def capture(self) -> RestorePoint | None:
         return self.chart.capture()
@@ -66,7 +70,7 @@ class UninstallStep:
         return f"uninstall {self.release}"
 
     def summary(self) -> str:
-        back = "; restores kubeadm's kube-proxy and CoreDNS" if self.took_over else ""
+        back = "; restores what it had taken over from kubeadm" if self.took_over else ""
         return f"helm uninstall {self.release}{back}"
 
     def capture(self) -> RestorePoint:

@@ -145,7 +145,7 @@ class Adoption:
             findings = run_checks(session.preflight_context(observed), _CHECKS, session.doing)
             health_before = session.read_health_before()
             cluster, tools, builder = session.cluster, session.tools, session.builder.since(health_before)
-            releases = ReleaseKind(builder.context, adopting(cluster, tools, observed.server))
+            releases = ReleaseKind(builder.context, adopting(cluster, tools, observed.server, self.facts))
             charts = builder.forward(session.plan(observed), releases)
             always = builder.gates.of_cluster()
             pipeline = adopt_pipeline(charts, self.facts, cluster, tools, observed.server, always, self.kubeconfigs)

@@ -14,6 +14,7 @@ from testkit.fakes.helm import FakeHelm
 from testkit.fakes.hosts import FakeHosts
 from testkit.fakes.kube import FakeKube
 from upgrader.adopt.originals import FILE, KEY, STORE, Originals, SaveOriginalsStep
+from upgrader.adopt.originals_check import taken_over
 from upgrader.adopt.release_step import UninstallStep
 from upgrader.errors import StepFailed
 from upgrader.model.cluster import Host
@@ -223,3 +224,25 @@ def test_an_undo_that_is_run_again_goes_on(place: Place) -> None:
     step.apply(quiet)
     assert not place.originals.kept()
     step.apply(quiet)
+
+
+@pytest.mark.parametrize(
+    ("proxy", "dns", "kept", "names"),
+    [
+        (True, True, "keep kubeadm's kube-proxy and CoreDNS objects", "kube-proxy and CoreDNS"),
+        (True, False, "keep kubeadm's kube-proxy objects", "kube-proxy"),
+        (False, True, "keep kubeadm's CoreDNS objects", "CoreDNS"),
+        (False, False, "kubeadm's add-ons are left alone", "nothing"),
+    ],
+)
+def test_an_add_on_that_is_left_alone_is_not_said_to_be_taken_over(
+    place: Place, *, proxy: bool, dns: bool, kept: str, names: str
+) -> None:
+    """With Kubespray's own CoreDNS, the plan and the notes name kube-proxy alone."""
+    step = SaveOriginalsStep(place.originals, taken_over(proxy=proxy, dns=dns))
+    assert kept in step.summary() and ("CoreDNS" in step.summary()) is dns
+    notes: list[str] = []
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "coredns"}}
+    manifests = (*([daemonset()] if proxy else []), *([account] if dns else []))
+    place.originals.restore(manifests, KubernetesVersion(1, 36, 3), notes.append)
+    assert notes == [f"restored as kubeadm made it: {names}"]
