@@ -59,9 +59,16 @@ def check_keys(context: PreflightContext) -> Iterator[Finding]:
 
 
 def certificates_of(facts: HostFacts) -> Mapping[str, x509.Certificate]:
-    """A controller's certificates by path; those that can't be read are findings of other checks."""
+    """A controller's certificates by path, with and without links; those that can't be read are findings of other
+    checks.
+    """
     known = [item for item in facts.certificates if isinstance(item, Certificate) and item.pem]
-    return {item.path: x509.load_pem_x509_certificate(item.pem.encode()) for item in known}
+    return {
+        path: x509.load_pem_x509_certificate(item.pem.encode())
+        for item in known
+        for path in dict.fromkeys((item.path, item.real))
+        if path
+    }
 
 
 def _digests(facts: HostFacts) -> Mapping[str, str]:

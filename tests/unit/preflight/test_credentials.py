@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.unit.preflight.conftest import CONTROLLER, FLAGS, World
-from tests.unit.preflight.pki import KUBELET_CLIENT, CertificateAuthority
+from tests.unit.preflight.pki import KUBELET_CLIENT, CertificateAuthority, client_certificate
 from upgrader.gates.kubernetes_kinds import SECRETS
 from upgrader.ports import Kind, KubeObject
 from upgrader.preflight.cluster_credentials import check_signing_requests, check_tokens
@@ -84,6 +84,14 @@ def test_certificate_that_a_flag_names(world: World) -> None:
     flags = (*FLAGS, "--kubelet-client-certificate=/elsewhere/kubelet.crt")
     world.pod("kube-apiserver-abc", {"app": "kube-apiserver"}, flags=flags)
     assert world.find(check_kubelet_access)["kubelet-access.unread"].severity == "info"
+
+
+def test_certificate_that_a_flag_names_by_its_path_without_links(world: World) -> None:
+    """As on Kubespray's controllers, whose /etc/kubernetes/pki leads to the folder in the flags."""
+    real = "/etc/kubernetes/ssl/apiserver-kubelet-client.crt"
+    world.pod("kube-apiserver-abc", {"app": "kube-apiserver"}, flags=(*FLAGS, f"--kubelet-client-certificate={real}"))
+    world.controller(certificates=[{**client_certificate(), "real": real}])
+    assert world.find(check_kubelet_access) == {}
 
 
 def test_controllers_with_the_same_user_are_asked_for_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -330,6 +330,18 @@ def test_certificates_but_no_keys_leave_the_host(disk: Disk) -> None:
     assert len(unknown) == 1
 
 
+def test_certificates_have_their_path_without_links_too(disk: Disk) -> None:
+    """Kubespray's flags name the folder to which kubeadm's leads."""
+    folder = disk.root / "etc/kubernetes/ssl"
+    folder.mkdir()
+    Authority(disk.root / "authority").issue(folder / "x", "kube-apiserver")
+    (folder / "x.pem").rename(folder / "apiserver.crt")
+    (disk.root / "etc/kubernetes/pki").symlink_to(folder)
+    (found,) = disk.examine().certificates
+    assert isinstance(found, Certificate)
+    assert (found.path, found.real) == ("/etc/kubernetes/pki/apiserver.crt", "/etc/kubernetes/ssl/apiserver.crt")
+
+
 def test_of_tokens_keys_only_digests_leave_the_host(disk: Disk) -> None:
     """The same key has the same digest, however its lines end; no line of it is in the answer."""
     disk.write("/etc/machine-id", "0123abcd\n")

@@ -91,8 +91,10 @@ def certificates(root: str) -> list[dict[str, str]]:
     """Every certificate that the control plane uses, as PEM: it is parsed on the other side, which has a library for
     that.
 
-    Only the first one of a file, and never a key: the kubelet's file also contains its key.
+    Only the first one of a file, and never a key: the kubelet's file also contains its key. `real` is where links lead:
+    Kubespray's flags name /etc/kubernetes/ssl, to which /etc/kubernetes/pki leads.
     """
+    base = len(os.path.realpath(root)) if root else 0
     pki = root + "/etc/kubernetes/pki"
     paths = [os.path.join(folder, name) for folder in (pki, pki + "/etcd") for name in _names(folder)]
     paths = [path for path in paths if path.endswith(".crt")]
@@ -101,7 +103,7 @@ def certificates(root: str) -> list[dict[str, str]]:
     for path in paths:
         if not os.path.lexists(path):
             continue
-        entry = {"path": path[len(root) :]}
+        entry = {"path": path[len(root) :], "real": os.path.realpath(path)[base:]}
         try:
             entry["pem"] = _first(read(path).decode("ascii", "replace"))
         except (OSError, Failed) as error:

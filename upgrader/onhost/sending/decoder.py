@@ -121,7 +121,7 @@ def _certificate(found: Json) -> Certificate | Unknown:
     except ValueError as error:
         return Unknown(f"{found['path']} can't be read: {error}")
     begin, end = read.not_valid_before_utc.timestamp(), read.not_valid_after_utc.timestamp()
-    return Certificate(found["path"], begin, end, found["pem"])
+    return Certificate(found["path"], begin, end, found["pem"], found["real"])
 
 
 def _identity(found: Json) -> Identity:

@@ -143,12 +143,13 @@ class Space:
 
 @dataclass(frozen=True)
 class Certificate:
-    """The first certificate of a file. Times as written in the certificate."""
+    """The first certificate of a file. Times as written in the certificate. `real`: its path without links."""
 
     path: str
     not_before: float
     not_after: float
     pem: str = field(default="", repr=False, compare=False)
+    real: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True)
