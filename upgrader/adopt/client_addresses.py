@@ -27,6 +27,10 @@ from upgrader.ports import Hosts, Kube
 __all__ = ["ApiPod", "client_addresses", "local_addresses", "names_in_certificate"]
 
 _KUBECONFIGS = ("admin", "kubelet", "controller-manager", "scheduler")
+_OWN = "::1"
+"""Where kube-apiserver, listening on all addresses, connects to itself; never to another one, whose certificate for that
+it doesn't know.
+"""
 _IPVS = "kube-ipvs0"
 """The interface on which kube-proxy's mode `ipvs` keeps the addresses of Services."""
 
@@ -59,6 +63,9 @@ class ApiPod:
 def client_addresses(kube: Kube, hosts: Hosts, pods: Sequence[ApiPod], servers: Iterable[str]) -> tuple[str, ...]:
     """Those that some controller has, or could have: a virtual IP moves. `servers` are hosts from other kubeconfigs.
 
+    `::1` is one only where it is used by this name: what asks `localhost` also tries 127.0.0.1, and with HAProxy at ::1
+    no static pod that is restored beside it would get ready. Kubespray's certificates always have it.
+
     Raises ApiError, HostError, and Blocked where a certificate can't be read.
     """
     own = {str(ipaddress.ip_address(node_address(kube, pod.host))) for pod in pods}
@@ -68,8 +75,11 @@ def client_addresses(kube: Kube, hosts: Hosts, pods: Sequence[ApiPod], servers: 
         here = local_addresses(hosts, pod.host)
         listeners = read_listeners(hosts, pod.host)
         local |= {address for address in here if _served_by(pod, address, own, listeners)}
-        for name in sorted({*servers, *_names(hosts, pod)}):
-            wanted |= resolved(hosts, pod.host, name)
+        certified = {name for path in pod.certificates for name in names_in_certificate(hosts, pod, path)}
+        used = {*servers, *_used(hosts, pod, frozenset(certified))}
+        for name in sorted(certified | used):
+            wanted |= resolved(hosts, pod.host, name) - {_OWN}
+        wanted |= used & {_OWN}
     return tuple(sorted((wanted & local) - own, key=lambda address: (":" in address, address)))
 
 
@@ -85,15 +95,11 @@ def _served_by(pod: ApiPod, address: str, own: set[str], listeners: Listeners) -
     return adopted or not listeners.at(address, pod.port)
 
 
-def _names(hosts: Hosts, pod: ApiPod) -> Iterator[str]:
-    """Names and addresses in the certificates, in the kubeconfigs of the controller's own components, and those that
-    programs beside them use.
+def _used(hosts: Hosts, pod: ApiPod, certified: frozenset[str]) -> Iterator[str]:
+    """Names and addresses in the kubeconfigs of the controller's own components, and those that programs beside them
+    use.
     """
-    certified: set[str] = set()
-    for path in pod.certificates:
-        certified |= names_in_certificate(hosts, pod, path)
-    yield from certified
-    yield from local_names(hosts, pod.host, pod.port, frozenset(certified))
+    yield from local_names(hosts, pod.host, pod.port, certified)
     for name in _KUBECONFIGS:
         content = hosts.read(pod.host, f"/etc/kubernetes/{name}.conf")
         for entry in (fast_yaml.load(content) or {}).get("clusters") or () if content else ():

@@ -101,6 +101,20 @@ def test_every_kubeconfig_counts(controllers: Controllers) -> None:
     assert controllers.found(VIP) == (VIP, "127.0.0.1")
 
 
+def test_where_kube_apiserver_connects_to_itself_stays_its_own(controllers: Controllers) -> None:
+    """Kubespray's certificates have ::1: with HAProxy there, a static pod that is restored would never get ready. Only
+    who uses that very address is served there.
+    """
+    controllers.local = {name: [*given, "::1/128"] for name, given in controllers.local.items()}
+    controllers.names["localhost"] = ["::1", "127.0.0.1"]
+    for host in (ONE, TWO):
+        controllers.certify(host, "localhost", "127.0.0.1", "::1")
+    assert controllers.found("localhost", bind_address="::") == ("127.0.0.1",)
+    kubelet = {"clusters": [{"name": "x", "cluster": {"server": "https://[::1]:6443"}}]}
+    controllers.hosts.files[TWO.name, "/etc/kubernetes/kubelet.conf"] = yaml.safe_dump(kubelet).encode()
+    assert controllers.found(bind_address="::") == ("127.0.0.1", "::1")
+
+
 def test_addresses_elsewhere_stay_as_they_are(controllers: Controllers) -> None:
     """A load balancer on another machine, and addresses that kube-proxy serves, need no listener here."""
     controllers.certify(ONE, BALANCER, CLUSTER_IP)
