@@ -28,9 +28,7 @@ __all__ = ["ApiPod", "client_addresses", "local_addresses", "names_in_certificat
 
 _KUBECONFIGS = ("admin", "kubelet", "controller-manager", "scheduler")
 _OWN = "::1"
-"""Where kube-apiserver, listening on all addresses, connects to itself; never to another one, whose certificate for that
-it doesn't know.
-"""
+"""Where a kube-apiserver that listens on all addresses connects to itself, and accepts only its own certificate."""
 _IPVS = "kube-ipvs0"
 """The interface on which kube-proxy's mode `ipvs` keeps the addresses of Services."""
 
