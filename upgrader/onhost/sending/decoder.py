@@ -109,7 +109,7 @@ def _client(found: Json) -> Client | None:
     kept = {name: found[name] for name in ("name", "status", "pod", "address", "conclusive")}
     if not found["certificate"]:
         return Client(**kept)
-    read = _certificate({"path": found["name"], "pem": found["certificate"]})
+    read = _certificate({"path": found["name"], "pem": found["certificate"], "real": ""})
     if isinstance(read, Unknown):
         return None
     return Client(**kept, not_before=read.not_before, not_after=read.not_after)
