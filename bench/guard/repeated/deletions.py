@@ -6,7 +6,7 @@ import math
 import random
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -98,6 +98,11 @@ class _App:
         return f"app={self.name}"
 
 
+def _remove(apps: Iterable[_App]) -> None:
+    for each in apps:
+        each.remove()
+
+
 def _left(until: float) -> float:
     return max(1.0, until - time.monotonic())
 
@@ -125,9 +130,12 @@ def _in_silence(side: Side, together: int, how: Silence, of: str) -> list[str]:
         behind = replace(side.site, kubeconfig=proxy.kubeconfig)
         stack.enter_context(behind.counting())
         replica = stack.enter_context(behind.started("answers", PROTECTOR))
+        apps: list[_App] = []
+        # Last of all: a webhook that is still asked, and still knows protectors that are gone, lets no pod go.
+        stack.callback(_remove, apps)
         stack.enter_context(side.asked(replica, "/protector"))
         # Of every other one, what is allowed is put together: then it isn't known of which pods it was.
-        apps = [_app(side, **({"compactThreshold": 3} if number % 2 else {})) for number in range(together)]
+        apps += [_app(side, **({"compactThreshold": 3} if number % 2 else {})) for number in range(together)]
         side.site.wait_counted([each.name for each in apps], _MANY)
         _wait_asked(side)
         proxy.fall_silent(how, of)
@@ -140,8 +148,6 @@ def _in_silence(side: Side, together: int, how: Silence, of: str) -> list[str]:
         proxy.speak()
         until = time.monotonic() + _PATIENCE
         found = [why or each.blocked(until) for why, each in zip(found, apps, strict=True)]
-        for each in apps:
-            each.remove()
     which = f"the watch of {of}" if of else "each watch"
     return [why and f"{why} ({which} {how.value})" for why in found]
 
