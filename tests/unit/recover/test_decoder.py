@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.unit.preflight.pki import CertificateAuthority
 from upgrader.onhost.sending.decoder import decode
 from upgrader.onhost.sending.host_facts import Endpoint, HostFacts, Unknown
 
@@ -70,6 +71,15 @@ def test_a_damaged_certificate_is_unknown_by_its_path() -> None:
     damaged, unreadable = decode(raw, 100.0, 100.0).certificates
     assert isinstance(damaged, Unknown) and damaged.why.startswith("/etc/kubernetes/pki/ca.crt can't be read: ")
     assert unreadable == Unknown("no answer within 9 s")
+
+
+def test_a_certificate_of_a_client_has_its_validity() -> None:
+    """A client presents it; it is no file of the controller."""
+    pem = CertificateAuthority.named("kubernetes").issue("system:node:worker-1")
+    own = {"name": "kubelet", "status": 200, "pod": "", "address": "10.0.0.31", "conclusive": True}
+    clients = decode(answer(clients=[{**own, "certificate": pem}]), 100.0, 100.0).clients
+    assert not isinstance(clients, Unknown)
+    assert clients[0].not_before and clients[0].not_after and clients[0].not_before < clients[0].not_after
 
 
 def test_etcd_s_members_keep_their_addresses() -> None:
