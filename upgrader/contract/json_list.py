@@ -30,12 +30,13 @@ class JsonList:
         """`most`: the bytes of an item."""
         self._most = most
         self._decode, self._json = codecs.getincrementaldecoder("utf-8")(), json.JSONDecoder()
-        self._text, self._begun = "", list[str]()
+        self._text = ""
+        self._begun: list[str] = []
         self._size, self._try_at = 0, 0
         self._among_items = False
         self.has_items = False
         """Whether an array of items has begun, be it empty."""
-        self._rest = dict[str, Any]()
+        self._rest: dict[str, Any] = {}
 
     @property
     def size(self) -> int:
