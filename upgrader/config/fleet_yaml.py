@@ -221,7 +221,8 @@ class FleetSpec(Section):
         default=[],
         description="Commands that kubeconfigs may run for credentials (`exec`): names that are searched on PATH, or "
         "absolute paths. Anyone who can change a cluster folder can run them as your user, with any arguments "
-        "and environment, and so any code.",
+        "(and, in `exec.env`, variables for accounts, profiles, roles, regions and credentials only): with most "
+        "commands, that allows any code.",
         examples=[["aws"]],
     )
     observability: FleetObservabilitySection = FleetObservabilitySection()
