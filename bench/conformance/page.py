@@ -17,7 +17,7 @@ WAYS = {
     "after": ("After the upgrade", "Conformance specs on the cluster that `upgrader run` has upgraded."),
     "during": (
         "During `upgrader run`",
-        "Conformance specs, while `upgrader run` and `rollback` alternate. *During*: specs that overlapped with one.",
+        "Conformance specs, while `upgrader run` and `rollback` alternate. *During*: if not all overlapped with one.",
     ),
     "around": (
         "Set up before, verified after",
@@ -60,7 +60,6 @@ def _details(record: Record, remarks: Mapping[str, str]) -> list[str]:
         lines += _wrapped(
             f"{command['date']}, {command['cores']} cores, {command['seconds'] / 60:.0f} min: {_run(command)}"
         )
-        lines.append(f"  `{command['command']}`")
     specs = record["specs"]
     lines += ["", *_areas(specs), ""]
     failed = {name: spec for name, spec in specs.items() if spec["state"] not in (_PASSED, "skipped")}
@@ -82,7 +81,7 @@ def _wrapped(words: str, begin: str = "- ") -> list[str]:
         initial_indent=begin,
         subsequent_indent="  " if begin else "",
         break_long_words=False,
-        break_on_hyphens=False,  # a line that ends within a regular expression reads as a space there
+        break_on_hyphens=False,  # the names of images and options stay whole
     )
 
 
@@ -108,7 +107,8 @@ def _areas(specs: Mapping[str, Any]) -> list[str]:
     for area in sorted({_area(name) for name in specs}):
         found = [spec for name, spec in specs.items() if _area(name) == area and spec["state"] != "skipped"]
         meanwhile = [spec for spec in found if spec.get("at_work")]
-        during = f" (during: {_passed(meanwhile)} of {len(meanwhile)})" if beside else ""
+        some = beside and len(meanwhile) < len(found)
+        during = f" (during: {_passed(meanwhile)} of {len(meanwhile)})" if some else ""
         told.append(f"{area} {_passed(found)} of {len(found)}{during}")
     return _wrapped(f"Passed: {', '.join(told)}.", "")
 
@@ -152,7 +152,7 @@ _INTRODUCTION = """\
 `make conformance` runs Kubernetes' conformance suite and upgrade tests. The programs (`e2e.test`, `agnhost`) are built
 from the module `k8s.io/kubernetes`; the cluster is a [lab](lab.md) with one controller and two workers. Each failed
 spec is run again on that cluster, and on a cluster of the target version that kubeadm made and `upgrader` never
-touched. [conformance.json](../bench/results/conformance.json) has the result of each spec, and
+touched. [conformance.json](../bench/results/conformance.json) has each command and the result of each spec, and
 [Contributing](../CONTRIBUTING.md#kubernetes-own-tests) the command's options.
 
 The lab has no registry to pull from. Its images of agnhost, nginx and busybox are built from upstream's program and
