@@ -50,14 +50,11 @@ class Row:
 def page(rows: Sequence[tuple[Case, Row]]) -> str:
     """The text of docs/benchmarks/rehearsal.md."""
     mistakes = [pair for pair in rows if pair[0].expected]
-    measured = [pair for pair in rows if pair[1].name in MEASURED]
-    clean = [pair for pair in rows if not pair[0].expected and pair not in measured]
+    clean = sorted((pair for pair in rows if not pair[0].expected), key=lambda pair: pair[1].name in MEASURED)
     parts = [_HEAD, "\n## Clusters with a mistake\n", *_lines("mistake", mistakes)]
     parts.append(f"\n{_count(mistakes)} of {len(mistakes)} mistakes were named.\n")
     parts += ["\n## Clusters without one\n", *_lines("cluster", clean)]
     parts.append(f"\n{_count(clean)} of {len(clean)} had no finding.\n")
-    if measured:
-        parts += ["\n## What many objects cost\n", *_lines("objects", measured)]
     return "".join(parts)
 
 
