@@ -87,7 +87,7 @@ def page(taken: Mapping[str, Taken], command: str, promises: str) -> str:
     head = "| what | limit | reached | enough | how | machine | taken |"
     table = "\n".join([head, "|---|---:|---:|---|---|---|---|", *rows])
     beside = (
-        " If a load average exceeds the number of cores, the machine was busy: measure\nagain on an idle one."
+        " If a load average exceeds the number of cores, the machine was busy."
         if any(each.reached.load_average > each.cores for each in taken.values())
         else ""
     )
@@ -126,9 +126,8 @@ client; without controllers and kubelets: the test creates pods, and marks them 
   writes what it allows into the protector's status, and then answers. The test then deletes the allowed pods (not
   included in the time), while an aggregator counts, and writes the same objects. Writes include conflicts. A deletion
   shares the next write if a write of its protector is in progress; at these rates, most need their own write.
-- **At once:** all requests for the pods of a protector are sent at the same time, alternately to two replicas; one of
-  them is killed (SIGKILL) after a random number of answers. The value is the number of allowed deletions minus the
-  quota; 0 or less is right.
+- **At once:** all requests for a protector's pods are sent at the same time, alternately to two replicas; one is killed
+  (SIGKILL) after a random number of answers. The value is the number of allowed deletions minus the quota: at most 0.
 - **Ready to deletion:** a group of six sets, one pod each, is rolled out. The time is from the write that makes a pod
   Ready until the pod of the next set is gone, polled every 20 ms.
 - **2,000 StatefulSets, 20,000 pods:** in groups of four sets, with a zone-aware budget each, in one namespace; pods of
