@@ -296,16 +296,28 @@ def test_services_are_as_systemd_says(disk: Disk) -> None:
     assert found.said == ("kubelet: no such file",)
 
 
-def test_data_of_a_service_is_no_sign_of_a_static_pod(disk: Disk) -> None:
-    """Kubespray's etcd is a service with kubeadm's data folder; without such a service, data alone is kubeadm's."""
+@pytest.mark.parametrize(
+    ("state", "enabled", "kubeadms"),
+    [
+        ("active", "disabled", False),
+        ("failed", "enabled", False),
+        ("inactive", "enabled", False),
+        ("inactive", "disabled", True),  # a package that nobody uses
+        ("inactive", "", True),  # there is no such unit
+    ],
+)
+def test_data_of_a_service_is_no_sign_of_a_static_pod(disk: Disk, state: str, enabled: str, kubeadms: bool) -> None:
+    """Kubespray's etcd is a service with kubeadm's data folder, also while it is stopped; without such a service, data
+    alone is kubeadm's.
+    """
     disk.write("/var/lib/etcd/member/snap/db", "data")
     assert disk.examine().has_etcd
     tools = disk.root / "bin"
     tools.mkdir()
-    (tools / "systemctl").write_text("#!/bin/sh\necho ActiveState=active\necho SubState=running\n")
+    (tools / "systemctl").write_text(f"#!/bin/sh\necho ActiveState={state}\necho UnitFileState={enabled}\n")
     (tools / "systemctl").chmod(0o755)
     disk.environment = {"PATH": str(tools)}
-    assert not disk.examine().has_etcd
+    assert disk.examine().has_etcd is kubeadms
     disk.write("/etc/kubernetes/manifests/etcd.yaml", "command:\n- etcd\n- --data-dir=/var/lib/etcd\n")
     assert disk.examine().has_etcd
 

@@ -47,9 +47,15 @@ def facts(root: str) -> dict[str, Any]:
         "flags": {name: flags[name] for name in sorted(flags) if name in _FLAGS or name.startswith(_REMOVED)},
         "data_dir": data,
         "data": attempt(lambda: _data(root + data)),
-        "service": attempt(lambda: unit(_SERVICE)["state"] in _RUNS),
+        "service": attempt(_is_service),
         "backups": backups(root),
     }
+
+
+def _is_service() -> bool:
+    """Whether a service of the host is etcd: a failed or stopped one that is enabled still is. Raises Failed."""
+    found = unit(_SERVICE)
+    return bool(found["state"] in _RUNS or found["enabled"] == "enabled")
 
 
 def _flags(root: str) -> dict[str, str]:

@@ -238,7 +238,8 @@ class Backup:
 class Etcd:
     """etcd on this host. `data`: of its data folder; `empty` has no database file in it. `server` is Unknown when
     nothing answered there. `flags`: those of its manifest that name it and its peers, and its quota.
-    `backups`: the newest first. `service`: whether systemd runs an etcd, as on Kubespray's controllers.
+    `backups`: the newest first. `service`: whether etcd is a service of the host, as on Kubespray's controllers, even
+    if it is stopped.
     """
 
     manifest: bool | Unknown
