@@ -401,6 +401,33 @@ def test_the_kubelets_configuration_is_the_file_that_it_reads(disk: Disk) -> Non
     assert disk.examine().cgroups == Cgroups(1, fail_v1=True)
 
 
+@pytest.mark.parametrize(
+    ("main", "expected"),
+    [
+        (812, False),
+        (0, True),  # systemd runs none: of the others, only one that names a file
+        (1, True),  # a wrapper of somebody's
+    ],
+)
+def test_the_kubelets_configuration_is_that_of_the_hosts_own(disk: Disk, main: int, expected: bool) -> None:
+    """A cluster in a container has a kubelet, too, with a file that isn't the host's; `kubelet --version` has none."""
+    disk.write("/sys/fs/cgroup/memory/tasks", "")
+    disk.write("/var/lib/kubelet/config.yaml", "kind: KubeletConfiguration\n")
+    disk.write("/etc/kubernetes/kubelet-config.yaml", "failCgroupV1: false\n")
+    disk.write("/nested.yaml", "failCgroupV1: true\n")
+    disk.write("/proc/1/cmdline", "/sbin/init\0")
+    # In whatever order the folder is listed, something else comes first.
+    disk.write("/proc/20/cmdline", "kubelet\0--version\0")
+    disk.write("/proc/30/cmdline", "/usr/bin/kubelet\0--config=/nested.yaml\0")
+    if main == 812:
+        disk.write("/proc/812/cmdline", "/usr/local/bin/kubelet\0--config=/etc/kubernetes/kubelet-config.yaml\0")
+    disk.write("/proc/930/cmdline", "/usr/bin/kubelet\0--config=/nested.yaml\0")
+    disk.write("/proc/940/cmdline", "kubelet\0--version\0")
+    disk.write("/bin/systemctl", f"#!/bin/sh\necho {main}\n").chmod(0o755)
+    disk.environment = {"PATH": str(disk.root / "bin")}
+    assert disk.examine().cgroups == Cgroups(1, fail_v1=expected)
+
+
 def test_ports_as_the_kernel_writes_them() -> None:
     """Single ones and ranges; an empty line is none."""
     assert ranges("22,6443-6445\n".strip()) == [[22, 22], [6443, 6445]]

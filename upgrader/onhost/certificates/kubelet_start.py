@@ -6,7 +6,8 @@ import os
 import subprocess
 import time
 
-from upgrader.onhost.common.questions import Failed, command
+from upgrader.onhost.common.kubelet_process import main_process
+from upgrader.onhost.common.questions import Failed
 
 __all__ = ["is_late", "restart"]
 
@@ -31,8 +32,8 @@ def restart() -> None:
 
 def _started() -> float:
     """The start time of its process, by this host's clock."""
-    number = command("systemctl", "show", "--property=MainPID", "--value", _UNIT).strip()
-    if not number.isdigit() or number == "0":
+    number = main_process()
+    if not number:
         raise Failed("the kubelet is not running as the systemd unit kubelet")
     try:
         with open(f"/proc/{number}/stat", encoding="ascii", errors="replace") as file:
