@@ -61,8 +61,9 @@ class ApiPod:
 def client_addresses(kube: Kube, hosts: Hosts, pods: Sequence[ApiPod], servers: Iterable[str]) -> tuple[str, ...]:
     """Those that some controller has, or could have: a virtual IP moves. `servers` are hosts from other kubeconfigs.
 
-    `::1` is one only where it is used by this name: what asks `localhost` also tries 127.0.0.1, and with HAProxy at ::1
-    no static pod that is restored beside it would get ready. Kubespray's certificates always have it.
+    `::1` is one only where something uses it, or a name of it alone: what asks `localhost` also tries 127.0.0.1, and
+    with HAProxy at ::1 no static pod that is restored beside it would get ready. Kubespray's certificates always have
+    it.
 
     Raises ApiError, HostError, and Blocked where a certificate can't be read.
     """
@@ -76,8 +77,8 @@ def client_addresses(kube: Kube, hosts: Hosts, pods: Sequence[ApiPod], servers: 
         certified = {name for path in pod.certificates for name in names_in_certificate(hosts, pod, path)}
         used = {*servers, *_used(hosts, pod, frozenset(certified))}
         for name in sorted(certified | used):
-            wanted |= resolved(hosts, pod.host, name) - {_OWN}
-        wanted |= used & {_OWN}
+            found = resolved(hosts, pod.host, name)
+            wanted |= found if name in used and found == {_OWN} else found - {_OWN}
     return tuple(sorted((wanted & local) - own, key=lambda address: (":" in address, address)))
 
 

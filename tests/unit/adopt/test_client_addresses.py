@@ -115,6 +115,16 @@ def test_where_kube_apiserver_connects_to_itself_stays_its_own(controllers: Cont
     assert controllers.found(bind_address="::") == ("127.0.0.1", "::1")
 
 
+def test_a_name_of_that_address_alone_counts_as_its_use(controllers: Controllers) -> None:
+    """What asks `localhost6` tries nothing else; where only a certificate has that name, nobody is known to ask."""
+    controllers.local = {name: [*given, "::1/128"] for name, given in controllers.local.items()}
+    controllers.names["localhost6"] = ["::1"]
+    controllers.certify(ONE, "localhost6")
+    assert controllers.found() == ()
+    assert controllers.found("localhost6") == ("::1",)
+    assert controllers.found("0:0:0:0:0:0:0:1") == ("::1",)
+
+
 def test_addresses_elsewhere_stay_as_they_are(controllers: Controllers) -> None:
     """A load balancer on another machine, and addresses that kube-proxy serves, need no listener here."""
     controllers.certify(ONE, BALANCER, CLUSTER_IP)
