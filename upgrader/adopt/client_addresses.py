@@ -9,7 +9,7 @@ keep a virtual IP.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -24,11 +24,13 @@ from upgrader.errors import Blocked
 from upgrader.model.cluster import Host
 from upgrader.ports import Hosts, Kube
 
-__all__ = ["ApiPod", "client_addresses", "local_addresses", "names_in_certificate"]
+__all__ = ["ApiPod", "client_addresses", "local_addresses", "names_in_certificate", "with_shared_loopback"]
 
 _KUBECONFIGS = ("admin", "kubelet", "controller-manager", "scheduler")
 _OWN = "::1"
 """Where a kube-apiserver that listens on all addresses connects to itself, and accepts only its own certificate."""
+_OTHERWISE = "127.0.0.1"
+"""Where it does so on a host that lacks `::1`, as with IPv6 disabled."""
 _IPVS = "kube-ipvs0"
 """The interface on which kube-proxy's mode `ipvs` keeps the addresses of Services."""
 
@@ -80,6 +82,18 @@ def client_addresses(kube: Kube, hosts: Hosts, pods: Sequence[ApiPod], servers: 
             found = resolved(hosts, pod.host, name)
             wanted |= found if name in used and found == {_OWN} else found - {_OWN}
     return tuple(sorted((wanted & local) - own, key=lambda address: (":" in address, address)))
+
+
+def with_shared_loopback(hosts: Hosts, pods: Sequence[ApiPod], served: Collection[str]) -> tuple[str, ...]:
+    """Names of the controllers whose kubeadm's kube-apiserver connects to itself at 127.0.0.1, if that is `served`.
+
+    The address can't be left out as `::1` is: kube-proxy and network plugins use it without a kubeconfig on the host.
+
+    Raises HostError.
+    """
+    if _OTHERWISE not in served:
+        return ()
+    return tuple(pod.host.name for pod in pods if pod.everywhere and _OWN not in local_addresses(hosts, pod.host))
 
 
 def _served_by(pod: ApiPod, address: str, own: set[str], listeners: Listeners) -> bool:

@@ -19,7 +19,7 @@ from upgrader.model.release import ReleaseSpec, merged
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Helm
 
-__all__ = ["Derived", "FlagChange", "about_source_addresses", "derive_values"]
+__all__ = ["Derived", "FlagChange", "about_restored_servers", "about_source_addresses", "derive_values"]
 
 Values = dict[str, Any]
 Flags = Mapping[str, tuple[str, ...]]
@@ -112,6 +112,19 @@ def about_source_addresses(facts: KubeadmFacts) -> str:
     return (
         f"kube-apiserver will see a loopback address for every client, because HAProxy is in front of it. {known}Audit "
         "events then have 127.x.y.z as their `sourceIPs`; users and user agents stay as they are."
+    )
+
+
+def about_restored_servers(facts: KubeadmFacts) -> str:
+    """What stands in the way of a static kube-apiserver that is restored beside the chart's; "" for nothing."""
+    if not facts.shared_loopback:
+        return ""
+    return (
+        f"Without ::1, kubeadm's kube-apiserver on {', '.join(facts.shared_loopback)} connects to itself at 127.0.0.1. "
+        "The chart's HAProxy listens there for clients: if `adopt --undo` or a rollback restores the static pod, it "
+        "can't complete its start until HAProxy has ended, and clients may get HTTP 403 for a minute. To prevent that, "
+        "give the loopback interface its ::1: `sysctl -w net.ipv6.conf.lo.disable_ipv6=0`, also in /etc/sysctl.d (a "
+        "kernel with `ipv6.disable=1` needs that parameter removed)."
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from upgrader.adopt.client_addresses import ApiPod, client_addresses
+from upgrader.adopt.client_addresses import ApiPod, client_addresses, with_shared_loopback
 from upgrader.contract.flags import command_line, values
 from upgrader.errors import Blocked
 from upgrader.model.cluster import Cluster, Host
@@ -92,6 +92,8 @@ class KubeadmFacts:
     controllers: tuple[ControllerFacts, ...]
     client_addresses: tuple[str, ...] = ()
     """Where clients use the API, other than at the controllers' own addresses."""
+    shared_loopback: tuple[str, ...] = ()
+    """Names of the controllers on which kube-apiserver connects to itself at one of these."""
     by_file: tuple[str, ...] = ()
     """Folders of kube-apiserver's static pod, as paths in its container, of which the chart mounts single files."""
     single_files: Mapping[str, str] = field(default_factory=dict)
@@ -128,6 +130,7 @@ def read_facts(
     proxy = {} if "kubeProxy" in left_alone else _config_map(kube, "kube-proxy", "kubeProxy")
     dns = {} if "coredns" in left_alone else _config_map(kube, "coredns", "coredns")
     service = _existing(kube, _SERVICES, "kube-dns", "coredns") if dns else {"spec": {"clusterIP": ""}}
+    served = client_addresses(kube, hosts, pods, servers)
     return KubeadmFacts(
         configuration=read_config(configuration),
         proxy_config=proxy.get("config.conf", ""),
@@ -137,7 +140,8 @@ def read_facts(
         dns_deployment=_existing(kube, Kind("apps/v1", "deployments"), "coredns", "coredns") if dns else None,
         proxy_daemonset=_existing(kube, Kind("apps/v1", "daemonsets"), "kube-proxy", "kubeProxy") if proxy else None,
         controllers=controllers,
-        client_addresses=client_addresses(kube, hosts, pods, servers),
+        client_addresses=served,
+        shared_loopback=with_shared_loopback(hosts, pods, served),
     )
 
 

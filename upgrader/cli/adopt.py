@@ -49,7 +49,7 @@ def adopt_cluster(folder: Path, *, yes: bool, take_over: bool) -> None:
     """Adopt a kubeadm control plane, and say what that does; nothing is done to one that is adopted."""
     shown = front_end()  # before the imports, which take seconds
 
-    from upgrader.adopt.derive import about_source_addresses
+    from upgrader.adopt.derive import about_restored_servers, about_source_addresses
     from upgrader.adopt.other_versions import about_other_versions
     from upgrader.adopt.values_files import kept_as, write_values
     from upgrader.app.adoption import adoption
@@ -57,7 +57,8 @@ def adopt_cluster(folder: Path, *, yes: bool, take_over: bool) -> None:
 
     with adoption(folder, shown) as found:
         versions = about_other_versions(found.facts, found.version)
-        for line in (_about_the_api(found), about_source_addresses(found.facts), *_about_flags(found), *versions):
+        api = (_about_the_api(found), about_source_addresses(found.facts), about_restored_servers(found.facts))
+        for line in (*api, *_about_flags(found), *versions):
             if line:
                 say(line)
         changed = found.changed_files()

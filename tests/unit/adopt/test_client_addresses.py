@@ -10,7 +10,7 @@ import yaml
 from testkit.fakes.hosts import FakeHosts
 from testkit.fakes.kube import FakeKube
 from tests.unit.adopt.kubeadm_cluster import certificate, table
-from upgrader.adopt.client_addresses import ApiPod, client_addresses
+from upgrader.adopt.client_addresses import ApiPod, client_addresses, with_shared_loopback
 from upgrader.adopt.listeners import read_listeners
 from upgrader.adopt.node_addresses import node_address
 from upgrader.errors import Blocked
@@ -113,6 +113,16 @@ def test_where_kube_apiserver_connects_to_itself_stays_its_own(controllers: Cont
     kubelet = {"clusters": [{"name": "x", "cluster": {"server": "https://[::1]:6443"}}]}
     controllers.hosts.files[TWO.name, "/etc/kubernetes/kubelet.conf"] = yaml.safe_dump(kubelet).encode()
     assert controllers.found(bind_address="::") == ("127.0.0.1", "::1")
+
+
+def test_without_ipv6_kube_apiserver_connects_to_itself_where_clients_do(controllers: Controllers) -> None:
+    """A host that lacks ::1 is named if 127.0.0.1 is served: a static pod that is restored would reach HAProxy."""
+    controllers.local[TWO.name].append("::1/128")
+    pods = [ApiPod(ONE, {}), ApiPod(TWO, {})]
+    assert with_shared_loopback(controllers.hosts, pods, ("127.0.0.1",)) == (ONE.name,)
+    assert with_shared_loopback(controllers.hosts, pods, (VIP,)) == ()
+    bound = [ApiPod(ONE, {"bind-address": ("10.0.0.1",)})]
+    assert with_shared_loopback(controllers.hosts, bound, ("127.0.0.1",)) == ()
 
 
 def test_a_name_of_that_address_alone_counts_as_its_use(controllers: Controllers) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.adopt.kubeadm_cluster import facts, static_pod
 from upgrader.adapters.helm import HelmAdapter
-from upgrader.adopt.derive import about_source_addresses, derive_values
+from upgrader.adopt.derive import about_restored_servers, about_source_addresses, derive_values
 from upgrader.adopt.facts import COMPONENTS, ControllerFacts
 from upgrader.adopt.values import missing_flags, rendered_flags
 from upgrader.config.charts import charts_folder
@@ -136,6 +136,13 @@ def test_lost_source_addresses_are_told() -> None:
     assert "--audit-log-path" in about_source_addresses(facts(pods))
     done = replace(facts(pods), controllers=(ControllerFacts(Host("controller-1", "10.0.0.1"), {}, pods),))
     assert about_source_addresses(done) == ""
+
+
+def test_a_static_pod_that_could_not_be_restored_is_told_before() -> None:
+    """Where HAProxy takes the address at which kube-apiserver connects to itself, adoption says what prevents that."""
+    assert about_restored_servers(facts()) == ""
+    told = about_restored_servers(replace(facts(), shared_loopback=("controller-1",)))
+    assert "controller-1" in told and "net.ipv6.conf.lo.disable_ipv6=0" in told
 
 
 def test_no_version_is_written_down_twice(helm: HelmAdapter) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -53,6 +54,13 @@ def found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
     monkeypatch.setattr("upgrader.app.adoption.adoption", adoption)
     return found
+
+
+def test_what_would_hinder_an_undo_is_said_before_the_question(found: Any, tmp_path: Path) -> None:
+    """A controller without ::1 can be given it before the adoption."""
+    found.facts = replace(found.facts, shared_loopback=("controller-1",))
+    ended = upgrader(tmp_path, answer="n\n")
+    assert "lo.disable_ipv6=0" in ended.output.partition("Write these files?")[0]
 
 
 def test_what_is_replaced_is_announced(found: Any, tmp_path: Path) -> None:
