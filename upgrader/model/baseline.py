@@ -83,8 +83,10 @@ class Baseline:
     """The group versions that were served, such as `apps/v1`."""
     api_services: tuple[str, ...] = ()
     """The APIServices that were Available."""
-    silent_backends: tuple[Backend, ...] = ()
-    """Those of them that an instance of kube-apiserver didn't reach even then."""
+    silent_backends: tuple[Backend, ...] | None = None
+    """Those of them that an instance of kube-apiserver didn't reach even then; None where that isn't known, as in a run
+    of an older version.
+    """
     counts: tuple[Count, ...] = ()
     templates: tuple[str, ...] = ()
     """The workloads whose pods were admitted, as `Deployment kube-system/coredns`."""

@@ -83,6 +83,7 @@ class ApiServiceWatch:
     def ask(self, kube: Kube, baseline: Baseline, servers: Sequence[str]) -> Verdict | None:
         """None when each that is Available answers through all these instances, but for those that didn't before.
 
+        Where these aren't known, only the instance at the kubeconfig's address is asked.
         To be called behind `check`. One that fails isn't asked through further instances, as each takes seconds; where
         an instance itself doesn't answer, nothing more is asked.
         """
@@ -116,8 +117,8 @@ class ApiServiceWatch:
         return pending(lost.reason, remedy=lost.remedy)
 
     def _ask(self, kube: Kube, baseline: Baseline, name: str, servers: Sequence[str]) -> Verdict | None:
-        silent = [each.server for each in baseline.silent_backends if each.api_service == name]
-        for server in servers:
+        silent = [each.server for each in baseline.silent_backends or () if each.api_service == name]
+        for server in servers if baseline.silent_backends is not None else ("",):
             if any(same_host(server, each) for each in silent):
                 continue
             try:

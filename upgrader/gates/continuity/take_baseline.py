@@ -72,8 +72,8 @@ def take_baseline(
     groups = taking.read("API groups", lambda: read_groups(kube)) if version else None
     services = taking.read("APIServices", lambda: available_services(kube))
     backends = partial(silent_backends, kube, services or (), answering or ("",))
-    silent = (taking.read("aggregated APIs", lambda: tuple(backends())) or ()) if services else ()
-    for backend, why in silent:
+    silent = taking.read("aggregated APIs", lambda: tuple(backends())) if services else ()
+    for backend, why in silent or ():
         at = f" at {backend.server}" if backend.server else ""
         taking.missing.append(NotCompared(f"APIService {backend.api_service}{at}", why))
     counts = taking.read("the number of objects", lambda: count_objects(kube))
@@ -102,7 +102,7 @@ def take_baseline(
         servers=answering,
         groups=groups or (),
         api_services=services or (),
-        silent_backends=tuple(backend for backend, _ in silent),
+        silent_backends=None if silent is None else tuple(backend for backend, _ in silent),
         counts=counts or (),
         templates=tuple(admitted),
         leases=tuple(leases),

@@ -10,7 +10,7 @@ import pytest
 from testkit.fakes.clock import FakeClock
 from tests.unit.gates.builders import NAMESPACE, add_pod
 from tests.unit.gates.continuity.living_cluster import CONTROLLERS, SERVERS, LivingKube, refusal
-from upgrader.errors import ApiUnavailable
+from upgrader.errors import ApiError, ApiUnavailable
 from upgrader.gates.continuity.continuity import Continuity
 from upgrader.gates.continuity.leader_leases import held_leases
 from upgrader.gates.continuity.object_counts import fell
@@ -27,7 +27,8 @@ from upgrader.gates.kubernetes_kinds import (
     WORKLOADS,
 )
 from upgrader.gates.shared_reads import ReadMemory, SharedReads
-from upgrader.model.baseline import Count
+from upgrader.model.baseline import Baseline, Count, NotCompared
+from upgrader.model.json_values import from_json, to_json
 from upgrader.model.outcome import Verdict, VerdictKind
 from upgrader.model.settings import GatePolicy
 from upgrader.pipeline import Gate, Pipeline, PipelineStep
@@ -412,6 +413,45 @@ def test_aggregated_api_that_one_instance_has_never_reached(kube: LivingKube, cl
     assert f"not compared: APIService {AGGREGATED} at {SERVERS[1]} (HTTP 503" in gate.check().reason
     kube.raw_answers[f"{SERVERS[0]}{DISCOVERY}"] = no_service(0, "HTTP 503 service unavailable")
     assert VerdictKind.BROKEN in kinds_of(gate, clock, 80)
+
+
+def compared_with_the_condition_alone(kube: LivingKube, clock: FakeClock, baseline: Baseline) -> None:
+    """Only the instance at the kubeconfig's address is asked, as the others may never have reached the backend."""
+    kube.raw_answers[f"{SERVERS[1]}{DISCOVERY}"] = no_service(0, "HTTP 503 error trying to reach service: no route")
+    continuity = Continuity(kube, clock, CONTROLLERS, (), policy=GatePolicy())
+    continuity.compare_with(baseline, clock.now())
+    gate = gates(continuity)[0]
+    assert kinds_of(gate, clock, 80)[-1] is VerdictKind.HOLDS
+    kube.raw_answers[DISCOVERY] = no_service(0, "HTTP 503 service unavailable")
+    assert VerdictKind.BROKEN in kinds_of(gate, clock, 80)
+
+
+def test_aggregated_api_in_a_run_that_an_earlier_build_began(
+    continuity: Continuity, kube: LivingKube, clock: FakeClock
+) -> None:
+    """Its journal doesn't say which instance didn't reach which backend: that isn't taken for none."""
+    taken = continuity.take(print, begun=False)
+    written = {name: value for name, value in to_json(taken).items() if name != "silent_backends"}
+    compared_with_the_condition_alone(kube, clock, from_json(Baseline, written, ""))
+
+
+def test_aggregated_apis_that_could_not_be_asked_before(kube: LivingKube, clock: FakeClock) -> None:
+    """Where the list of APIServices failed meanwhile, the run says so, and no instance is taken for one that reached
+    all of them.
+    """
+    listed: list[Kind] = []
+    real = kube.list
+
+    def fails_once(kind: Kind, namespace: str = "", *, labels: str = "", fields: str = "") -> tuple[KubeObject, ...]:
+        listed.extend([kind] if kind == API_SERVICES else [])
+        if kind == API_SERVICES and len(listed) == 2:
+            raise ApiError("HTTP 500 etcd leader changed")
+        return real(kind, namespace, labels=labels, fields=fields)
+
+    kube.list = fails_once  # type: ignore[method-assign]
+    taken = Continuity(kube, clock, CONTROLLERS, (), policy=GatePolicy()).take(print, begun=False)
+    assert NotCompared("aggregated APIs", "HTTP 500 etcd leader changed") in taken.not_compared
+    compared_with_the_condition_alone(kube, clock, taken)
 
 
 def test_overloaded_api_is_not_asked_for_every_backend(
