@@ -63,7 +63,7 @@ def turns(servers: ApiServers) -> Mapping[str, Turn]:
             assert written in (0, len(stored_kinds(kube))), "there is an object of every kind"
             told, groups = ServerVersion.parse(kube.raw("/version")), read_groups(kube)
             own = tuple(group for group in groups if ".example/" not in group)
-            seats = parse(kube.raw("/metrics")).seats
+            seats = sum(parse(kube.raw("/metrics")).seats.values())
             done[name] = Turn(told, own, found, digests(kube, "before", "meanwhile"), written, _checked(kube), seats)
     return done
 

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Backend", "Baseline", "Count", "Latency99", "NotCompared", "RefusedShare", "ServerBaseline"]
+__all__ = [
+    "Backend",
+    "Baseline",
+    "Count",
+    "Latency99",
+    "LevelSeats",
+    "NotCompared",
+    "RefusedShare",
+    "ServerBaseline",
+]
 
 
 @dataclass(frozen=True)
@@ -41,6 +50,14 @@ class Latency99:
 
 
 @dataclass(frozen=True)
+class LevelSeats:
+    """How many seats a priority level of API Priority and Fairness has."""
+
+    level: str
+    number: float
+
+
+@dataclass(frozen=True)
 class ServerBaseline:
     """What kube-apiserver reported of its clients: the worst value since it started, or during the seconds of the
     baseline.
@@ -55,8 +72,10 @@ class ServerBaseline:
     """When its process started, as it reports; "" in a run of an older version."""
     queued: float = 0.0
     """Requests that waited for a seat of API Priority and Fairness."""
-    seats: float = 0.0
-    """How many there were; 0 without API Priority and Fairness, and in a run of an older version."""
+    level_seats: tuple[LevelSeats, ...] = ()
+    """How many it had, also of levels that were deleted since its start; () without API Priority and Fairness, and in a
+    run of an older version.
+    """
 
 
 @dataclass(frozen=True)

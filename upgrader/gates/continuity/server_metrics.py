@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import TypeVar
 
-from upgrader.model.baseline import Latency99, RefusedShare, ServerBaseline
+from upgrader.model.baseline import Latency99, LevelSeats, RefusedShare, ServerBaseline
 
 __all__ = ["TOO_MANY", "Counters", "answered", "parse", "percentile99", "since", "summarize", "together"]
 
@@ -62,8 +62,10 @@ class Counters:
     """Code → how many guard has denied, of whatever resource: while a run holds groups still, that is its work."""
     queued: float = 0.0
     """Requests that wait for a seat of a built-in priority level: now, or at both readings."""
-    seats: float = 0.0
-    """Those of all priority levels, as of the last reading; 0 without API Priority and Fairness."""
+    seats: Mapping[str, float] = field(default_factory=dict)
+    """Priority level → its seats, as of the last reading; empty without API Priority and Fairness. A level that was
+    deleted keeps its number until the instance ends.
+    """
 
     @property
     def unwanted(self) -> Mapping[str, float]:
@@ -81,7 +83,8 @@ class Counters:
 
 def parse(text: str) -> Counters:
     """Read the few metrics that count, out of thousands of lines."""
-    start, requests, queued, seats, terminated = "", 0.0, 0.0, 0.0, 0.0
+    start, requests, queued, terminated = "", 0.0, 0.0, 0.0
+    seats: dict[str, float] = {}
     refused: dict[str, float] = defaultdict(float)
     denied: dict[str, float] = defaultdict(float)
     durations: dict[str, dict[float, float]] = defaultdict(lambda: defaultdict(float))
@@ -107,7 +110,7 @@ def parse(text: str) -> Counters:
                 queued += float(number)
         elif name == "apiserver_flowcontrol_nominal_limit_seats":
             # However they are shared out, all levels together have as many as two flags say.
-            seats += float(number)
+            seats[labels.get("priority_level", "")] = float(number)
         elif name == "apiserver_request_terminations_total":
             if labels.get("code") == "429":
                 terminated += float(number)
@@ -189,7 +192,7 @@ def summarize(first: Mapping[str, Counters], second: Mapping[str, Counters]) -> 
             tuple(_latencies(seen, windows.get(server, Counters()))),
             seen.start,
             max(seen.queued, second.get(server, seen).queued),
-            seen.seats,
+            tuple(LevelSeats(level, number) for level, number in sorted(seen.seats.items())),
         )
         for server, seen in first.items()
     )

@@ -55,12 +55,17 @@ def more_queued(before: Collection[ServerBaseline], window: Counters) -> str:
 def fewer_seats(before: Collection[ServerBaseline], window: Counters) -> str:
     """`9 seats for requests, 608 before …`, with the flags that say how many; "" where it has about as many, or has no
     API Priority and Fairness.
+
+    Of before, only the levels that it has count: a level that was deleted is reported until an instance ends, besides
+    the others, which have got its seats.
     """
-    known = min((server.seats for server in before if server.seats), default=0.0)
-    if not window.seats or window.seats >= _FEWER_SEATS * known:
+    seats = sum(window.seats.values())
+    totals = (sum(each.number for each in server.level_seats if each.level in window.seats) for server in before)
+    known = min(filter(None, totals), default=0.0)
+    if not seats or seats >= _FEWER_SEATS * known:
         return ""
     return (
-        f"{window.seats:.0f} seats for requests, {known:.0f} before this run (kube-apiserver's flags "
+        f"{seats:.0f} seats for requests, {known:.0f} before this run (kube-apiserver's flags "
         "max-requests-inflight and max-mutating-requests-inflight)"
     )
 

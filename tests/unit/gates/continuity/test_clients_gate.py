@@ -13,7 +13,9 @@ from tests.unit.gates.continuity.living_cluster import CONTROLLERS, SERVERS, Liv
 from upgrader.gates.continuity.clients_gate import ClientsGate
 from upgrader.gates.continuity.continuity import Continuity
 from upgrader.gates.continuity.server_metrics import Counters, parse, percentile99, since, summarize
-from upgrader.model.baseline import Baseline, Latency99
+from upgrader.gates.continuity.worse_clients import fewer_seats
+from upgrader.model.baseline import Baseline, Latency99, ServerBaseline
+from upgrader.model.json_values import from_json
 from upgrader.model.outcome import Verdict, VerdictKind
 from upgrader.model.settings import GatePolicy
 from upgrader.pipeline import Pipeline, PipelineStep
@@ -182,6 +184,24 @@ def test_as_many_seats_as_before_and_a_queue() -> None:
     """
     verdicts = watch(*(metrics(requests=300 * n, seats=612, queued=24) for n in range(1, 20)))
     assert {verdict.kind for verdict in verdicts} == {VerdictKind.PENDING}
+
+
+def test_seats_of_a_level_that_was_deleted() -> None:
+    """Until it ends, a kube-apiserver reports them, besides those of the levels that have got them back: the next one
+    has as many as before.
+    """
+    before = f'{BEFORE}apiserver_flowcontrol_nominal_limit_seats{{priority_level="gone"}} 270\n'
+    verdicts = watch(*(metrics(requests=300 * n, queued=24) for n in range(1, 20)), before=before)
+    assert {verdict.kind for verdict in verdicts} == {VerdictKind.PENDING}
+    assert not any("seats for requests" in verdict.reason for verdict in verdicts)
+    tiny = watch(*(metrics(requests=300 * n, seats=9, queued=20) for n in range(1, 11)), before=before)
+    assert tiny[-1].kind is VerdictKind.BROKEN and "9 seats for requests, 608 before this run" in tiny[-1].reason
+
+
+def test_seats_in_a_run_that_an_earlier_build_began() -> None:
+    """Its journal has one number for all levels, also for deleted ones: it is read, and not compared."""
+    found = from_json(ServerBaseline, {"server": "", "start": "1.7e9", "queued": 0.0, "seats": 608.0}, "")
+    assert fewer_seats([found], parse(metrics(seats=9))) == ""
 
 
 def test_requests_that_are_rejected_without_priority_and_fairness() -> None:
