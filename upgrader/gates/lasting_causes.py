@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection
 
+from upgrader.contract.flags import is_true, last_values
 from upgrader.errors import ApiError
 from upgrader.model.etcd_client import etcd_servers
 from upgrader.model.log_lines import unreachable_backend
@@ -27,6 +28,11 @@ _REFUSALS = {
 _REFUSED_SECONDS = 20
 """A kube-apiserver answers 403, too, from its start until it has read the roles: for a second, or some under load."""
 
+_RELOAD = "encryption-provider-config-automatic-reload"
+"""With it, kube-apiserver reads its keys again when it finds the file changed, for which it looks once a minute. While
+new keys are being copied to the controllers, what it can't decrypt may pass: the pod's own deadline decides.
+"""
+
 
 def lasting_cause(
     kube: Kube, pod: Pod, log_of: Callable[[Container], tuple[str, ...]], events: Collection[KubeObject]
@@ -41,7 +47,8 @@ def lasting_cause(
         if item.restarts:
             continue
         log = log_of(item)
-        lost_key = (str(each) for each in undecrypted(log) if _read(kube, each))
+        failed = () if is_true(last_values(item.command).get(_RELOAD, "")) else undecrypted(log)
+        lost_key = (str(each) for each in failed if _read(kube, each))
         found = unreachable_backend(log, etcd_servers(item.command)) or next(lost_key, "")
         if found:
             return f"{item.name}: {found}"

@@ -49,8 +49,8 @@ class Undecrypted:
 def undecrypted(lines: tuple[str, ...]) -> Iterator[Undecrypted]:
     """What it has had no right key for, as of the end of these lines of its log.
 
-    One try is enough: the keys are those of its start. There may be no second one among the lines, as since v1.37 each
-    try has up to a hundred others for each resource.
+    One try is enough where the keys are those of its start (no --encryption-provider-config-automatic-reload). There
+    may be no second one among the lines, as since v1.37 each try has up to a hundred others for each resource.
     """
     found: dict[tuple[str, str], list[tuple[str, re.Match[str]]]] = {}
     for line in lines:

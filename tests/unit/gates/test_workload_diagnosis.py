@@ -238,7 +238,7 @@ def corrupt(*times: str) -> str:
     return retried("secrets", said, times)
 
 
-def starting(kube: FakeKube, log: str) -> None:
+def starting(kube: FakeKube, log: str, *flags: str) -> None:
     """A kube-apiserver that isn't Ready yet, with its log, beside the one of before; that one answers."""
     verbs = ["get", "list", "patch"]
     groups = [{"name": "example.com", "preferredVersion": {"groupVersion": "example.com/v1"}, "versions": []}]
@@ -250,7 +250,8 @@ def starting(kube: FakeKube, log: str) -> None:
     add_deployment(kube, revision=1)
     add_deployment(kube, revision=2, generation=2, updatedReplicas=0)
     add_pod(kube, "web", running("kube-apiserver"), revision=1)
-    new = add_pod(kube, "web", running("kube-apiserver", ready=False), revision=2)
+    begun = running("kube-apiserver", ready=False, command=("kube-apiserver", *flags))
+    new = add_pod(kube, "web", begun, revision=2)
     kube.log_texts[new, "kube-apiserver", False] = log
 
 
@@ -278,6 +279,21 @@ def test_lost_key_is_certain_at_once(kube: FakeKube, logged: Callable[..., str])
     verdict = look(kube)
     assert verdict.kind is VerdictKind.BROKEN
     assert verdict.reason.endswith(f"kube-apiserver: it can't decrypt {OBJECT} (encryption-provider-config): {LOST}")
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [("=true", VerdictKind.PENDING), ("", VerdictKind.PENDING), ("=false", VerdictKind.BROKEN)],
+    ids=["on", "on by its name alone", "off"],
+)
+def test_lost_key_that_a_reload_may_bring(kube: FakeKube, value: str, kind: VerdictKind) -> None:
+    """While new keys are being copied to the controllers, another instance may have written with one that this node's
+    file gets a little later: an instance that reads the file again then becomes Ready.
+    """
+    reload = f"--encryption-provider-config-automatic-reload{value}"
+    starting(kube, undecrypted("00:00:02", "00:00:40"), reload)
+    stored(kube)
+    assert look(kube).kind is kind
 
 
 def test_lost_key_of_many_objects(kube: FakeKube) -> None:
