@@ -325,7 +325,8 @@ class Runner:
                 lost = isinstance(error, ApiLost | ApiUnavailable)
                 if isinstance(error, HelmUnfinished) and not unfinished:
                     unfinished = True
-                    self._note(f"{error.message}; it is asked once more: what it replaces may have made it slow")
+                    why = ": what it replaces may have made it slow" if point.release == RECOVERED_RELEASE else ""
+                    self._note(f"{error.message}; it is asked once more{why}")
                     continue
                 if not lost and not refused and self._lifeline.holds:
                     return failure
