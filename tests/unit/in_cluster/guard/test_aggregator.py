@@ -53,6 +53,10 @@ class World:
     async def see(self) -> None:
         """The caches know what there is now."""
         await see(self.cache)
+        await self.see_pods()
+
+    async def see_pods(self) -> None:
+        """The watch of the pods is ahead of the protectors' watch."""
         for informer in self.pods.informers:
             await informer._list()
 
@@ -83,6 +87,12 @@ def run(test: Callable[[World], Awaitable[None]]) -> None:
 def gone(api: FakeApi, name: str) -> None:
     """A pod is deleted."""
     del api.objects[PODS.path("shop", name)]
+
+
+def selecting(api: FakeApi, app: str) -> dict[str, Any]:
+    """The protector as it is, with another selector."""
+    found = stored(api)
+    return {**found, "spec": {**found["spec"], "selector": {"matchLabels": {"app": app}}}}
 
 
 def test_pods_are_counted_and_written_once() -> None:
@@ -564,19 +574,65 @@ def test_a_selector_that_is_changed_and_changed_back_hides_no_pod_that_went() ->
     """Both before the pods are counted again: what went meanwhile is counted no more."""
 
     async def test(world: World) -> None:
-        def selecting(app: str) -> dict[str, Any]:
-            found = stored(world.api)
-            return {**found, "spec": {**found["spec"], "selector": {"matchLabels": {"app": app}}}}
-
         put(world.api, protector(), pod("x"), pod("y"))
         await world.see()
         await world.look()
         assert world.counts() == (2, 2)
-        put(world.api, selecting("other"))
+        put(world.api, selecting(world.api, "other"))
         await world.see()
         gone(world.api, "x")
         await world.see()
-        put(world.api, selecting("web"))
+        put(world.api, selecting(world.api, "web"))
+        await world.see()
+        await world.look()
+        assert world.counts() == (1, 1)
+
+    run(test)
+
+
+def test_a_pod_that_goes_before_the_watch_knows_its_selector_is_counted_no_more() -> None:
+    """The new selector was read because of a conflict, and pods counted by it: one of them goes, and only then the
+    watch brings the selector.
+    """
+
+    async def test(world: World) -> None:
+        other = {"app": "other"}
+        put(world.api, protector(), pod("x", labels=other), pod("y", labels=other))
+        await world.see()
+        put(world.api, selecting(world.api, "other"))
+        await world.look()
+        assert world.counts() == (2, 2)
+        gone(world.api, "x")
+        await world.see_pods()
+        await world.see()
+        await world.look()
+        assert world.counts() == (1, 1)
+
+    run(test)
+
+
+def test_a_pod_that_goes_while_its_protector_is_replaced_is_counted_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The watch brings that the protector was deleted, then that a pod was, and only then that the protector was
+    created again, which a look at it that had begun before has already read.
+    """
+
+    async def test(world: World) -> None:
+        put(world.api, protector(), pod("x"), pod("y"))
+        await world.see()
+        plain = world.api.get
+
+        async def get(*of: Any, **options: Any) -> Any:
+            del world.api.objects[POD_PROTECTORS.path("shop", "web")]
+            await see(world.cache)
+            put(world.api, protector())
+            return await plain(*of, **options)
+
+        monkeypatch.setattr(world.api, "get", get)
+        world.api.next_answer("replace", Conflict("modified", 409))
+        await world.look()
+        assert world.counts() == (2, 2)
+        gone(world.api, "x")
+        await world.see_pods()
         await world.see()
         await world.look()
         assert world.counts() == (1, 1)

@@ -233,7 +233,10 @@ class Aggregator:
         if selector != protector.aggregation:
             everything = self._pods.of(protector.namespace)
             members = {uid: each for uid, each in everything.items() if protector.aggregation.matches(each.labels)}
-            self._members[key] = protector.aggregation, members
+            held = self._protectors.get(key)
+            # Pod events are filtered by the cached protector's selector: they wouldn't keep another one's pods current.
+            if held is not None and held.protector.aggregation == protector.aggregation:
+                self._members[key] = protector.aggregation, members
         return members
 
     def _allowed_for(self, protector: Protector, now: float) -> dict[str, float]:
