@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
+from http import HTTPStatus
 from pathlib import Path
 
 from upgrader.app.observe_cluster import server_version
@@ -23,6 +24,7 @@ from upgrader.fleet.model import FleetCluster
 from upgrader.gates.continuity.server_metrics import answered, parse
 from upgrader.gates.kubernetes_kinds import ENDPOINT_SLICES, NAMESPACES
 from upgrader.model.version import KubernetesVersion
+from upgrader.ports import Kube
 
 __all__ = [
     "Answer",
@@ -92,20 +94,29 @@ class Answered:
 
 def requests_answered(kubeconfig: Path) -> Answered:
     """How many requests for objects the API server that a kubeconfig leads to has answered since it started, as it
-    says; see `answered`. A cluster whose API servers aren't listed has one. Raises ApiError, also if it doesn't say,
-    and UsageError for a kubeconfig that is wrong.
+    says; see `answered`. A cluster whose API servers aren't listed, or may not be, has one. Raises ApiError, also if it
+    doesn't say, and UsageError for a kubeconfig that is wrong.
     """
     with open_api(kubeconfig, _SECONDS) as kube:
         said = kube.raw("/metrics")
-        slices = kube.list(ENDPOINT_SLICES, "default", labels="kubernetes.io/service-name=kubernetes")
-    ends = (each for item in slices for each in item.get("endpoints") or ())
-    addresses = {address for each in ends for address in each.get("addresses") or ()}
+        servers = _servers(kube)
     try:
         started = parse(said).start
         float(started)
-        return Answered(started, int(answered(said)), max(len(addresses), 1))
+        return Answered(started, int(answered(said)), servers)
     except (ValueError, OverflowError) as error:
         raise ApiError(f"the metrics of kube-apiserver can't be read: {error}") from error
+
+
+def _servers(kube: Kube) -> int:
+    try:
+        slices = kube.list(ENDPOINT_SLICES, "default", labels="kubernetes.io/service-name=kubernetes")
+    except ApiError as error:
+        if error.status not in (HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND):
+            raise
+        return 1  # who may read the metrics need not have a right to list EndpointSlices
+    ends = (each for item in slices for each in item.get("endpoints") or ())
+    return max(len({address for each in ends for address in each.get("addresses") or ()}), 1)
 
 
 def other_cluster(answer: Answer, cluster: FleetCluster) -> str:

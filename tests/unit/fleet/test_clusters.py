@@ -66,6 +66,27 @@ def test_requests_that_were_answered(monkeypatch: pytest.MonkeyPatch) -> None:
             requests_answered(Path("k"))
 
 
+@pytest.mark.parametrize(("status", "servers"), [(403, 1), (404, 1), (500, None)])
+def test_servers_that_may_not_be_listed(status: int, servers: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Credentials that may read the metrics, but not list EndpointSlices, can end a soak; a failure is none."""
+    refusal = ApiError("list endpointslices: refused")
+    refusal.status = status
+
+    def refused(*_: object, **__: object) -> None:
+        raise refusal
+
+    @contextmanager
+    def open_api(kubeconfig: Path, timeout_seconds: float) -> Iterator[Any]:
+        yield SimpleNamespace(raw=lambda _: "process_start_time_seconds 1\n", list=refused)
+
+    monkeypatch.setattr(clusters, "open_api", open_api)
+    if servers is None:
+        with pytest.raises(ApiError, match="refused"):
+            requests_answered(Path("k"))
+    else:
+        assert requests_answered(Path("k")) == Answered("1", 0, servers)
+
+
 @pytest.mark.parametrize(
     ("labels", "counted"),
     [
