@@ -70,8 +70,8 @@ def ask_cluster(kubeconfig: Path) -> Answer:
 
 
 def ask_traits(kubeconfig: Path) -> tuple[str, ...]:
-    """What the cluster that a kubeconfig leads to is made of, as `cluster_traits`. Raises ApiError, and UsageError for
-    a kubeconfig that is wrong.
+    """What the cluster that a kubeconfig leads to is made of, as `cluster_traits`. Raises UsageError for a kubeconfig
+    that is wrong.
     """
     with open_api(kubeconfig, _SECONDS) as kube:
         return tuple(sorted(cluster_traits(kube)))
