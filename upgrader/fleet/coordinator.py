@@ -283,7 +283,7 @@ class Coordinator:
 
     def _see_ended(self, cluster: ClusterState) -> _Seen:
         """Of the open run of a cluster which is left out: whether a person has ended it, or has gone on with a later
-        run, after which it can be neither resumed nor rolled back.
+        run that has ended, after which it can be neither resumed nor rolled back.
         """
         runs = self.fleet.by_name[cluster.name].folder / "runs"
         newest = newest_upgrade(runs)
@@ -291,8 +291,10 @@ class Coordinator:
             return _Seen()
         if newest.outcome == "interrupted":
             later = built_on(newest)
-            reason = f"run {newest.name} was interrupted, and run {later} builds on it"
-            return _Seen(result=Result("broken", newest.name, reason=reason) if later else None)
+            if later is None or later.outcome == "interrupted":  # or still in progress
+                return _Seen()
+            reason = f"run {newest.name} was interrupted, and run {later.name} builds on it"
+            return _Seen(result=Result("broken", newest.name, reason=reason))
         result = self._result(cluster, None, before=newest_name(runs), resumed=newest.name)
         return _Seen(result=None if result.open else result)  # open: between two minors
 

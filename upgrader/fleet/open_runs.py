@@ -32,29 +32,34 @@ def refuse_open_runs(fleet: Fleet, before: Fleet | None, state: CampaignState) -
         "clusters have runs without an end: "
         + first_few([f"{name} ({why})" for name, (_, why) in reversed(found.items())])
         + "; no campaign was started",
-        remedy=f"End each first: `upgrader -C {shown(found[first][0])} resume` or `rollback`; or use "
-        "`upgrader fleet run` with the files of its campaign. Or name the cluster in `exclude`.",
+        remedy=f"End each first: `upgrader -C {shown(found[first][0])} resume` or `rollback`, or, if a run builds on "
+        "another, its own command; or use `upgrader fleet run` with the files of its campaign. Or name the cluster in "
+        "`exclude`.",
     )
 
 
 def open_run(folder: Path, active: bool = False) -> str:
     """The newest upgrade of a cluster folder if it has no end, or why that isn't known; "" where there is none. One on
-    which the changes of a later run build has its end there, as for `run --resume`. With `active`, a campaign has begun
-    one.
+    which the changes of a later run build has its end there, as for `run --resume`, once that run has one. With
+    `active`, a campaign has begun one.
     """
     run = newest_upgrade(folder / "runs")
     if run is None:
         return "its campaign has begun a run that has no journal" if active else ""
     if run.problem:
         return f"the outcome of run {run.name} is unknown: {run.problem}"
-    is_open = run.state.started is not None and run.outcome == "interrupted" and not built_on(run)
-    return f"run {run.name}" if is_open else ""
+    if run.state.started is None or run.outcome != "interrupted":
+        return ""
+    later = built_on(run)
+    if later is None:
+        return f"run {run.name}"
+    return f"run {later.name}, which builds on run {run.name}" if later.outcome == "interrupted" else ""
 
 
-def built_on(run: PastRun) -> str:
-    """The later run of its cluster folder whose changes build on this one's, so that it can't be continued any more; ""
-    for none.
+def built_on(run: PastRun) -> PastRun | None:
+    """The newest run of its cluster folder whose changes build on this one's, so that this one can't be continued any
+    more; None for none. It may still be in progress.
     """
     runs = past_runs(run.folder.parent)
     later = runs[[each.name for each in runs].index(run.name) + 1 :]
-    return next((each.name for each in later if builds_on(each.state, run.state)), "")
+    return next((each for each in reversed(later) if builds_on(each.state, run.state)), None)

@@ -800,8 +800,8 @@ def test_skipped_in_the_middle_of_a_run(machine: Machine) -> None:
 
 @pytest.mark.parametrize("how", ["rollback", "leave-out"])
 def test_open_run_of_a_skipped_cluster_is_ended_by_hand(machine: Machine, how: str) -> None:
-    """The coordinator sees in the cluster's journals that a person has ended it, or that a later run builds on it, so
-    that it can't be resumed or rolled back; the cluster stays left out, and holds no place.
+    """The coordinator sees in the cluster's journals that a person has ended it, or that a later run builds on it and
+    has ended, so that it can't be resumed or rolled back; the cluster stays left out, and holds no place.
     """
     machine.exit_codes = {"b": [130, 130, 130, 130]}
     campaign = begun(machine)
@@ -819,7 +819,10 @@ def test_open_run_of_a_skipped_cluster_is_ended_by_hand(machine: Machine, how: s
         write_later(folder, RunKind.RENEW_CERTIFICATES)
         machine.clock.sleep(61)
         assert one.look()[1].clusters["b"].active, "nothing of the upgrade depends on certificates"
-        write_later(folder, RunKind.LEAVE_OUT_CONTROLLER, "20260102T000000-later")
+        write_later(folder, RunKind.LEAVE_OUT_CONTROLLER, "20260102T000000-later", ended=False)
+        machine.clock.sleep(61)
+        assert one.look()[1].clusters["b"].active, "the later run is in progress"
+        write_later(folder, RunKind.LEAVE_OUT_CONTROLLER, "20260103T000000-later")
     machine.clock.sleep(61)
     b = one.look()[1].clusters["b"]
     assert (b.phase, b.active, b.reason) == ("skipped", False, "I look at it")

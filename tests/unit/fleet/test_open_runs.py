@@ -17,13 +17,14 @@ from upgrader.model.run_kind import RunKind
 LATER = "20260101T000002-later"
 
 
-def write_later(folder: Path, kind: RunKind, name: str = LATER) -> None:
+def write_later(folder: Path, kind: RunKind, name: str = LATER, *, ended: bool = True) -> None:
     run = folder / "runs" / name
     run.mkdir()
     journal = Journal(run / JOURNAL, FakeClock())
     journal.emit(RunStarted(name, kind, (), f"runs/{name}"))
     journal.emit(StepStarted("kube-apiserver", "3 → 2 replicas", RestorePoint("kube-apiserver", "kube-system", 2)))
-    journal.emit(RunEnded(name, "succeeded", 2.0))
+    if ended:
+        journal.emit(RunEnded(name, "succeeded", 2.0))
     journal.close()
 
 
@@ -36,3 +37,14 @@ def test_interrupted_upgrade_before_a_later_run(tmp_path: Path, kind: RunKind, i
     write_run(tmp_path)
     write_later(tmp_path, kind)
     assert open_run(tmp_path) == (f"run {FIRST}" if is_open else "")
+
+
+def test_later_run_without_an_end_is_open(tmp_path: Path) -> None:
+    """A run that builds on an interrupted upgrade may still be working: it ends nothing before it has ended itself, by
+    its journal or by that of a run which a person began in its place.
+    """
+    write_run(tmp_path)
+    write_later(tmp_path, RunKind.LEAVE_OUT_CONTROLLER, ended=False)
+    assert open_run(tmp_path) == f"run {LATER}, which builds on run {FIRST}"
+    write_later(tmp_path, RunKind.LEAVE_OUT_CONTROLLER, "20260102T000000-later")
+    assert open_run(tmp_path) == ""
