@@ -16,6 +16,8 @@ __all__ = ["COMPONENTS", "VALUES", "copied_flags", "has_form", "without_kubeadms
 
 _BOOL = r"(?i:true|false)"
 _NUMBER = r"\d{1,9}(?:\.\d{1,6})?"
+_WORKERS = r"\d{1,4}"
+"""How many of something start at once: a file of a stranger must not exhaust the memory of the lab's machine."""
 _DURATION = r"(?:\d{1,9}(?:\.\d{1,3})?(?:ms|s|m|h))+"
 _NAMES = r"[A-Za-z*-][A-Za-z0-9*-]{0,62}(?:,[A-Za-z*-][A-Za-z0-9*-]{0,62})*"
 _SWITCHES = r"[A-Za-z][A-Za-z0-9./]{0,126}=(?i:true|false)(?:,[A-Za-z][A-Za-z0-9./]{0,126}=(?i:true|false))*"
@@ -41,7 +43,7 @@ _FLAGS: Mapping[str, Mapping[str, str]] = {
         "default-not-ready-toleration-seconds": _NUMBER,
         "default-unreachable-toleration-seconds": _NUMBER,
         "default-watch-cache-size": _NUMBER,
-        "delete-collection-workers": _NUMBER,
+        "delete-collection-workers": _WORKERS,
         "disable-admission-plugins": _NAMES,
         "enable-admission-plugins": _NAMES,
         "enable-priority-and-fairness": _BOOL,
@@ -58,7 +60,7 @@ _FLAGS: Mapping[str, Mapping[str, str]] = {
         **_EVERY,
         **_LEADER,
         **{
-            f"concurrent-{name}-syncs": _NUMBER
+            f"concurrent-{name}-syncs": _WORKERS
             for name in ("deployment", "endpoint", "gc", "job", "namespace", "replicaset", "service", "statefulset")
         },
         "controllers": _NAMES,

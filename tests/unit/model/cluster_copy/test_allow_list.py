@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests.unit.model.cluster_copy.examples import NODES, OBJECTS, VALUES, copied, of_kind, worker
 from upgrader.model.cluster_copy.objects import copied_object
+from upgrader.model.cluster_copy.settings import copied_flags, has_form
 
 CANARY = "hunter2 $ecret"
 """A text that is no name: a label can't have it."""
@@ -204,6 +205,21 @@ def test_admission_plugins_that_need_files_are_left_out_of_the_flag() -> None:
     found = copied(values=values)
     assert found.flags == {"kube-apiserver": {"enable-admission-plugins": "NodeRestriction"}}
     assert found.not_copied == ("kube-apiserver --enable-admission-plugins=ImagePolicyWebhook: a lab can't have it",)
+
+
+@pytest.mark.parametrize(
+    ("component", "flag"),
+    [
+        ("kube-controller-manager", "concurrent-deployment-syncs"),
+        ("kube-controller-manager", "concurrent-gc-syncs"),
+        ("kube-apiserver", "delete-collection-workers"),
+    ],
+)
+def test_numbers_of_workers_fit_a_machine(component: str, flag: str) -> None:
+    """Each starts at once: a stranger's file with a thousand million of them would take all memory of the machine."""
+    assert has_form(component, flag, "9999")
+    assert copied_flags(component, {flag: "10000"}) == ({}, (f"--{flag}",))
+    assert copied_flags(component, {flag: "999999999"}) == ({}, (f"--{flag}",))
 
 
 def test_flags_of_static_pods_hold_where_the_cluster_is_not_adopted() -> None:
