@@ -84,7 +84,8 @@ class Likeness:
             tuple(LikeNode(each["labels"], tuple(each["taints"])) for each in found[role])
             for role in ("controllers", "workers")
         )
-        return cls(found["digest"], found["flags"], found["values"], controllers, workers, found["webhooks"])
+        webhooks = found.get("webhooks", False)  # labs of earlier versions had none, and their text doesn't say so
+        return cls(found["digest"], found["flags"], found["values"], controllers, workers, webhooks)
 
     def node(self, node: Node) -> LikeNode:
         """What that node has; more controllers than the cluster has are like its last one."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,14 @@ def test_the_control_plane_has_the_clusters_flags() -> None:
     assert given["feature-gates"] == "A=true" and given["max-requests-inflight"] == "800"
     assert given["permit-port-sharing"] == "true"
     assert found["scheduler"]["extraArgs"] == [{"name": "profiling", "value": "false"}]
+
+
+def test_a_lab_of_a_version_without_webhooks_is_read() -> None:
+    """Its specification doesn't say whether it has any; `lab up` still starts it."""
+    found = json.loads(placement().spec.like)
+    del found["webhooks"]
+    likeness = Likeness.parse(json.dumps(found))
+    assert likeness is not None and not likeness.webhooks and likeness.workers
 
 
 def test_a_layout_keeps_the_flags_that_the_copy_does_not_have() -> None:
