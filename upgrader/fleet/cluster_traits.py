@@ -78,7 +78,8 @@ def _pod(daemon_set: KubeObject) -> KubeObject:
 
 def _of_proxy(kube: Kube) -> Iterator[str]:
     if kube.get(_DAEMON_SETS, _PROXY, _SYSTEM) is None:
-        yield f"no {_PROXY}"  # its ConfigMap may be left, as where Cilium has taken its place
+        # It may be a service of the nodes; and its ConfigMap may be left, as where Cilium has taken its place.
+        yield f"no {_PROXY} DaemonSet"
         return
     found = kube.get(CONFIG_MAPS, _PROXY, _SYSTEM) or {}
     try:

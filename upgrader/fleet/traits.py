@@ -28,8 +28,15 @@ def traits_of(fleet: Fleet, cluster: FleetCluster, plan: PlanDocument, live: Ite
     """What tells this cluster from another kind of cluster: its labels, what it is made of (`live`, as of
     `cluster_traits`), what its plan changes and what checks find; in this order, as those of a plan may be many.
     """
-    found = (*_labels(fleet, cluster), *live, *_of_plan(plan))
-    return tuple(dict.fromkeys(without_identity(each, cluster.name) for each in found))
+
+    def alike(trait: str) -> str:
+        return without_identity(trait, cluster.name)
+
+    # What runs there doesn't name the cluster, unless it quotes an error: but a version may look like an address, and a
+    # plugin have a cluster's name.
+    made_of = (alike(each) if each.startswith(UNKNOWN) else each for each in live)
+    found = (*map(alike, _labels(fleet, cluster)), *made_of, *map(alike, _of_plan(plan)))
+    return tuple(dict.fromkeys(found))
 
 
 def new_traits(fleet: Fleet, traits: Mapping[str, Collection[str]]) -> tuple[NewTrait, ...]:

@@ -82,6 +82,22 @@ def test_clusters_that_fail_in_the_same_way_are_one_class(fleet: Fleet) -> None:
     assert only.clusters == ("eu-1", "eu-10", "us")
 
 
+def test_what_runs_in_a_cluster_is_named_as_it_is(fleet: Fleet) -> None:
+    """A version in four parts is no address, and a plugin with a cluster's name stays that plugin: two versions would
+    be one. Addresses in the reason why something is unknown are no difference.
+    """
+
+    def plan(folder: Path, target: KubernetesVersion) -> PlannedCluster:
+        live: tuple[str, ...] = ("CNI calico 3.26.1.1", "unknown kube-proxy mode: 10.0.0.1 is silent")
+        if folder.name == "us":
+            live = ("CNI calico 3.26.1.2", "CNI us v0.2", "unknown kube-proxy mode: 10.0.0.2 is silent")
+        return PlannedCluster(document(), live)
+
+    found = {each.trait: each.clusters for each in plan_fleet(fleet, plan, lambda _: None).new}
+    assert found["CNI calico 3.26.1.2"] == found["CNI us v0.2"] == ("us",)
+    assert found["unknown kube-proxy mode: ADDRESS is silent"] == ("eu-10", "us")
+
+
 def test_what_no_earlier_stage_has_is_named(fleet: Fleet) -> None:
     """A label, a step, a finding or a CNI plugin that only a later stage has was tried on no canary; the canary's own
     is no news. What isn't known of a cluster may be anything, also where the canary's isn't known.

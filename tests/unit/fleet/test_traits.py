@@ -55,7 +55,7 @@ def test_nodes_of_several_kinds() -> None:
         "container runtime containerd://1.7.22",
         "container runtime containerd://2.1.4",
         "CNI without a DaemonSet",
-        "no kube-proxy",
+        "no kube-proxy DaemonSet",
     }
 
 
@@ -92,7 +92,7 @@ def test_how_kube_proxy_works(config: str | None, trait: str) -> None:
     put_proxy(kube, config)
     assert trait in cluster_traits(kube)
     kube.delete(DAEMON_SETS, "kube-proxy", "kube-system")
-    assert trait not in cluster_traits(kube) and "no kube-proxy" in cluster_traits(kube)
+    assert trait not in cluster_traits(kube) and "no kube-proxy DaemonSet" in cluster_traits(kube)
 
 
 @pytest.mark.parametrize("status", [403, 500, 0])
