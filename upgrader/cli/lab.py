@@ -98,7 +98,7 @@ def up(
     others: _LikeLab | None = None
     if copied is not None:
         chosen = {key: context.params[key] for key in ("controllers", "workers", "version") if _given(context, key)}
-        others = _like(copied, **chosen)
+        others = _like(copied, context.params["layout"], **chosen)
         controllers, workers, version = others.controllers, others.workers, others.version
         switches["like"] = others.likeness
     elif (existing := find(name)) is not None and existing.spec.like:
@@ -322,7 +322,7 @@ def _given(context: click.Context, name: str) -> bool:
 
 
 def _like(
-    file: Path, *, controllers: int | None = None, workers: int | None = None, version: str | None = None
+    file: Path, layout: str, *, controllers: int | None = None, workers: int | None = None, version: str | None = None
 ) -> _LikeLab:
     """From a copy's file; None: as the copied cluster has it. Nothing is created."""
     from upgrader.config.cluster_copy_yaml import read_copy
@@ -330,7 +330,7 @@ def _like(
 
     copied = read_copy(file)
     nodes = chosen_nodes(copied, controllers, workers)
-    likeness, left_out = like(copied, nodes)
+    likeness, left_out = like(copied, nodes, layout)
     has = sum(node.controller for node in nodes), sum(not node.controller for node in nodes)
     found = controllers or has[0], has[1] if workers is None else workers
     objects, others = objects_of(copied, sum(found))

@@ -17,13 +17,23 @@ import yaml
 
 from upgrader.lab.spec import Node, Placement
 
-__all__ = ["CERTIFICATES", "ETCD_FOLDER", "ETCD_USER", "component_settings", "controller_files", "etcd_section"]
+__all__ = [
+    "CERTIFICATES",
+    "ETCD_FOLDER",
+    "ETCD_USER",
+    "IGNORED_BY_SCHEDULER",
+    "component_settings",
+    "controller_files",
+    "etcd_section",
+]
 
 CERTIFICATES = "/etc/kubernetes/ssl"
 """kubeadm's `certificatesDir`."""
 ETCD_FOLDER = "/etc/ssl/etcd/ssl"
 ETCD_USER = 994
 """The owner of that folder; no such account is needed."""
+IGNORED_BY_SCHEDULER = ("kube-api-burst", "kube-api-qps", "profiling")
+"""Flags that kube-scheduler ignores where it has a configuration file, as here."""
 
 _KUBERNETES = "/etc/kubernetes"
 _CONTROLS = f"{_KUBERNETES}/admission-controls"

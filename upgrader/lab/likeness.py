@@ -13,6 +13,7 @@ from typing import Any
 
 from upgrader.errors import UsageError
 from upgrader.lab.binaries import PAUSE
+from upgrader.lab.kubespray import IGNORED_BY_SCHEDULER
 from upgrader.lab.spec import MAX_CONTROLLERS, MAX_WORKERS, Node
 from upgrader.lab.webhooks import has_webhooks
 from upgrader.model.cluster_copy.copy import ClusterCopy, CopiedNode, described
@@ -115,8 +116,8 @@ def chosen_nodes(copied: ClusterCopy, controllers: int | None, workers: int | No
     return tuple(found)
 
 
-def like(copied: ClusterCopy, nodes: tuple[CopiedNode, ...]) -> tuple[Likeness, tuple[str, ...]]:
-    """What a lab with these of the cluster's nodes has, and what it can't have, one line each."""
+def like(copied: ClusterCopy, nodes: tuple[CopiedNode, ...], layout: str = "") -> tuple[Likeness, tuple[str, ...]]:
+    """What a lab of that layout with these of the cluster's nodes has, and what it can't have, one line each."""
     digest = hashlib.sha256(json.dumps(copied.plain(), sort_keys=True).encode()).hexdigest()
     controllers, workers = (
         tuple(LikeNode(node.labels, node.taints) for node in nodes if node.controller is role) for role in (True, False)
@@ -127,6 +128,11 @@ def like(copied: ClusterCopy, nodes: tuple[CopiedNode, ...]) -> tuple[Likeness, 
         f"Node {node.name}: the lab's kubelets are {copied.kubernetes}, not {node.kubelet}"
         for node in nodes
         if node.kubelet and node.kubelet != str(copied.kubernetes)
+    ]
+    left_out += [
+        f"kube-scheduler --{name}: without effect beside the configuration file of --layout {layout}"
+        for name in IGNORED_BY_SCHEDULER
+        if layout and name in copied.flags.get("kube-scheduler", {})
     ]
     webhooks = any(map(has_webhooks, copied.objects))
     return Likeness(digest, copied.flags, copied.values, controllers, workers, webhooks), tuple(left_out)

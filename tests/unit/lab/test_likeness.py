@@ -65,6 +65,18 @@ def test_a_layout_keeps_the_flags_that_the_copy_does_not_have() -> None:
     assert {each["name"] for each in found["controllerManager"]["extraArgs"]} >= {"terminated-pod-gc-threshold"}
 
 
+def test_flags_that_a_layout_makes_void_are_named() -> None:
+    """kube-scheduler ignores some where it has a configuration file, as with Kubespray: the lab isn't like the cluster
+    there. kubeadm's layout has none.
+    """
+    flags = {"kube-api-qps": "100", "kube-api-burst": "200", "profiling": "false", "leader-elect-retry-period": "3s"}
+    found = copied(values={"kubernetes": {"scheduler": {"extraArgs": flags}}})
+    _, left_out = like(found, found.nodes, "kubespray")
+    named = [line.partition(":")[0] for line in left_out if line.startswith("kube-scheduler ")]
+    assert named == [f"kube-scheduler --{name}" for name in ("kube-api-burst", "kube-api-qps", "profiling")]
+    assert not any("kube-scheduler" in line for line in like(found, found.nodes)[1])
+
+
 def test_a_copy_without_flags_leaves_them_to_the_layout() -> None:
     """All of them are Kubespray's."""
     like = placement(values={}).spec.like
