@@ -21,8 +21,8 @@ from testkit.fakes.helm import FakeHelm
 from testkit.fakes.hosts import FakeHosts
 from testkit.fakes.kube import FakeKube
 from testkit.faults.silent_disk import silent_disk
+from testkit.pki import CertificateAuthority
 from testkit.waiting import stretched
-from tests.unit.preflight.pki import CertificateAuthority
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.observed import Observed, ObservedRelease
 from upgrader.model.release import Revision

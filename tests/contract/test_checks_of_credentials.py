@@ -18,8 +18,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from testkit.lab_cluster import until
+from testkit.pki import KUBELET_CLIENT, CertificateAuthority
 from tests.contract.checking import GROUP, Make, checked, findings, found, ids
-from tests.unit.preflight.pki import KUBELET_CLIENT, CertificateAuthority
 from tests.unit.recover.host_facts_json import host_facts
 from upgrader.adapters.kube import KubeAdapter
 from upgrader.errors import ApiError

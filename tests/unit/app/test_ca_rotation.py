@@ -18,11 +18,11 @@ import pytest
 import yaml
 
 from testkit.fakes.hosts import FakeHosts
+from testkit.pki import CertificateAuthority, encoded
 from tests.unit.app.test_upgrade import FakeSession
 from tests.unit.certificates.controllers import STARTED, RollingKube, add_control_plane
 from tests.unit.engine.killing import FROM, STRIDE, Fate, Killed, World
 from tests.unit.gates.builders import add_daemonset, add_node, add_pod, running
-from tests.unit.preflight.pki import CertificateAuthority, encoded
 from upgrader.app import ca_rotation
 from upgrader.app.ca_rotation import Phase, found_cas, show_cas
 from upgrader.app.execution import FinishedRun

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+from testkit.pki import CertificateAuthority, printed
 from tests.unit.app.test_upgrade import FakeSession
 from tests.unit.certificates.controllers import Certificate, Controllers, RollingKube, add_control_plane
 from tests.unit.engine.killing import FROM, Fate, Killed, World
 from tests.unit.gates.builders import add_node, add_pod, running
-from tests.unit.preflight.pki import CertificateAuthority, printed
 from upgrader.app import certificate_renewal
 from upgrader.app.certificate_renewal import propose_renewal
 from upgrader.app.execution import FinishedRun

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from testkit.fakes.hosts import FakeHosts
-from tests.unit.preflight.pki import CertificateAuthority, printed
+from testkit.pki import CertificateAuthority, printed
 from upgrader.app.certificates import ShownCertificates, read_all
 from upgrader.errors import HostError, HostUnreachable
 from upgrader.model.certificate_file import CertificateFile

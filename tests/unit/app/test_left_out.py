@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
+from testkit.pki import CertificateAuthority, encoded, printed
 from tests.unit.app.test_controllers_change import LAST, NAMES, Place, healthy_place
 from tests.unit.app.test_upgrade import FakeSession
 from tests.unit.engine.killing import FROM, TO
-from tests.unit.preflight.pki import CertificateAuthority, encoded, printed
 from upgrader.adopt.withdrawal import CONTROL_PLANE
 from upgrader.app import backup, controller_removal, existing_run, left_out, recovery, upgrade
 from upgrader.app.front_end import READS_FOLDER, FrontEnd

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from tests.unit.preflight.pki import CertificateAuthority
+from testkit.pki import CertificateAuthority
 from upgrader.onhost.certificates import authority, kept_files, kubelet_certificate, new_authority
 from upgrader.onhost.certificates.bundles import certificates, fingerprint, in_kubeconfig, trusted_by
 from upgrader.onhost.certificates.issued import issued, issuer

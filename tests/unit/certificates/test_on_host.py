@@ -13,7 +13,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from tests.unit.preflight.pki import CertificateAuthority
+from testkit.pki import CertificateAuthority
 from upgrader.onhost.certificates import kept_files
 from upgrader.onhost.certificates.kept_files import keep, mend, put_back
 from upgrader.onhost.certificates.renewed_by_kubeadm import fault, files_of

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives import serialization
 
-from tests.unit.preflight.pki import CertificateAuthority
+from testkit.pki import CertificateAuthority
 from upgrader.onhost.certificates import authority, new_authority, trust_files
 from upgrader.onhost.certificates.bundles import added, certificates, fingerprint, in_kubeconfig, removed, trusted_by
 from upgrader.onhost.certificates.kept_files import install

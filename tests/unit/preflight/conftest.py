@@ -13,8 +13,8 @@ from testkit.fakes.clock import FakeClock
 from testkit.fakes.helm import FakeHelm
 from testkit.fakes.hosts import FakeHosts
 from testkit.fakes.kube import FakeKube
+from testkit.pki import client_certificate
 from tests.unit.gates.builders import add_daemonset, add_pod
-from tests.unit.preflight.pki import client_certificate
 from tests.unit.recover.host_facts_json import host_facts
 from upgrader.gates.kubernetes_kinds import SERVICE_CIDRS
 from upgrader.model.audit_log import AuditLog

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from testkit.fakes.hosts import FakeHosts
-from tests.unit.preflight.pki import CertificateAuthority, encoded, printed
+from testkit.pki import CertificateAuthority, encoded, printed
 from upgrader.errors import HostError
 from upgrader.model.certificate_file import CertificateFile, UnreadableCertificate
 from upgrader.model.cluster import Host

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from testkit.pki import KUBELET_CLIENT, CertificateAuthority, client_certificate
 from tests.unit.preflight.conftest import CONTROLLER, FLAGS, World
-from tests.unit.preflight.pki import KUBELET_CLIENT, CertificateAuthority, client_certificate
 from upgrader.gates.kubernetes_kinds import SECRETS
 from upgrader.ports import Kind, KubeObject
 from upgrader.preflight.cluster_credentials import check_signing_requests, check_tokens

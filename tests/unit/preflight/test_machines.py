@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from testkit.pki import printed
 from tests.unit.preflight.conftest import CONTROL_PLANE, CONTROLLER, World, workload
-from tests.unit.preflight.pki import printed
 from upgrader.model.check_ids import may_be_overruled
 from upgrader.model.node_settings import NodePool, NodeSource
 from upgrader.model.quantity import quantity

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.preflight.pki import CertificateAuthority
+from testkit.pki import CertificateAuthority
 from upgrader.onhost.sending.decoder import decode
 from upgrader.onhost.sending.host_facts import Endpoint, HostFacts, Unknown
 

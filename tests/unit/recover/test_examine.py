@@ -383,14 +383,15 @@ def test_cgroups_and_what_the_kubelet_is_told_of_them(disk: Disk) -> None:
     assert disk.examine().cgroups == Cgroups(2, fail_v1=False)
 
 
-def test_the_kubelets_configuration_is_the_file_that_it_reads(disk: Disk) -> None:
+def test_the_kubelets_configuration_is_the_file_that_it_reads(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
     """Kubespray's kubelet reads a file of its own, with Ansible's spelling; kubeadm's beside it says something else."""
     disk.write("/sys/fs/cgroup/memory/tasks", "")
     disk.write(
         "/var/lib/kubelet/config.yaml", "failCgroupV1: true\ncontainerRuntimeEndpoint: unix:///run/kubeadms.sock\n"
     )
-    disk.write("/proc/1/cmdline", "/sbin/init\0")
-    disk.write("/proc/self/cmdline", "")
+    disk.write("/bin/systemctl", "#!/bin/sh\necho 812\n").chmod(0o755)
+    disk.environment = {"PATH": str(disk.root / "bin")}
+    monkeypatch.setenv("PATH", disk.environment["PATH"])
     disk.write("/proc/812/cmdline", "/usr/local/bin/kubelet\0--v=2\0--config=/etc/kubernetes/kubelet-config.yaml\0")
     assert disk.examine().cgroups == Cgroups(1)
     own = "failCgroupV1: False\ncontainerRuntimeEndpoint : unix:///run/own.sock\n"
@@ -405,18 +406,17 @@ def test_the_kubelets_configuration_is_the_file_that_it_reads(disk: Disk) -> Non
     ("main", "expected"),
     [
         (812, False),
-        (0, True),  # systemd runs none: of the others, only one that names a file
-        (1, True),  # a wrapper of somebody's
+        (0, True),  # systemd runs none
+        (1, True),  # a script that starts it
     ],
 )
 def test_the_kubelets_configuration_is_that_of_the_hosts_own(disk: Disk, main: int, expected: bool) -> None:
-    """A cluster in a container has a kubelet, too, with a file that isn't the host's; `kubelet --version` has none."""
+    """A container's process may be called kubelet, and name a file of its own: only systemd's counts, or kubeadm's."""
     disk.write("/sys/fs/cgroup/memory/tasks", "")
-    disk.write("/var/lib/kubelet/config.yaml", "kind: KubeletConfiguration\n")
+    disk.write("/var/lib/kubelet/config.yaml", "failCgroupV1: true\n")
     disk.write("/etc/kubernetes/kubelet-config.yaml", "failCgroupV1: false\n")
-    disk.write("/nested.yaml", "failCgroupV1: true\n")
+    disk.write("/nested.yaml", f"failCgroupV1: {str(not expected).lower()}\n")
     disk.write("/proc/1/cmdline", "/sbin/init\0")
-    # In whatever order the folder is listed, something else comes first.
     disk.write("/proc/20/cmdline", "kubelet\0--version\0")
     disk.write("/proc/30/cmdline", "/usr/bin/kubelet\0--config=/nested.yaml\0")
     if main == 812:

@@ -15,9 +15,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from testkit.example_runs import INTERRUPTED, journal_of
 from testkit.fakes.hosts import FakeHosts
+from testkit.pki import CertificateAuthority, printed
 from testkit.terminal import Shown
 from tests.unit.gates.builders import add_deployment, add_pod, crashed
-from tests.unit.preflight.pki import CertificateAuthority, printed
 from tests.unit.recover.host_facts_json import host_facts
 from tests.unit.screens.site import API_SERVER, NEW_POD, Site, SiteSession
 from tests.unit.steps.kubelets import waiting

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 
 from upgrader.contract.flags import last_values
 from upgrader.onhost.common.kubelet_process import main_process
@@ -14,17 +15,14 @@ _KUBEADMS = "/var/lib/kubelet/config.yaml"
 
 
 def configuration_file(root: str) -> str:
-    """The file that the running kubelet's command line names; kubeadm's if none runs, or none is named.
+    """The file that the command line of the running kubelet names; kubeadm's if none runs, or none is named.
 
-    The kubelet is the main process of its systemd unit. Where that isn't known, it is one that names a file, which a
-    `kubelet --version` doesn't.
+    Only the main process of its systemd unit counts. A process of any container may have the kubelet's name, and name a
+    file that its owner has written.
     """
     number = _main_process()
-    own = _flags(root, number) if number else None
-    if own is not None:
-        return own.get("config") or _KUBEADMS
-    others = (_flags(root, number) for number in filter(str.isdigit, _listed(root + "/proc")))
-    return next((flags["config"] for flags in others if flags and flags.get("config")), _KUBEADMS)
+    named = (_flags(root, number) if number else {}).get("config", "")
+    return named if os.path.isabs(named) else _KUBEADMS
 
 
 def _main_process() -> str:
@@ -34,17 +32,10 @@ def _main_process() -> str:
         return ""
 
 
-def _flags(root: str, number: str) -> dict[str, str] | None:
-    """The flags of a process; None if it isn't a kubelet, or has ended."""
+def _flags(root: str, number: str) -> Mapping[str, str]:
+    """The flags of a process; none if it isn't a kubelet, such as a script that starts it, or has ended."""
     try:
         words = read(f"{root}/proc/{number}/cmdline").decode("utf-8", "replace").split("\0")
     except OSError:
-        return None
-    return last_values(words) if os.path.basename(words[0]) == "kubelet" else None
-
-
-def _listed(folder: str) -> list[str]:
-    try:
-        return os.listdir(folder)
-    except OSError:
-        return []
+        return {}
+    return last_values(words) if os.path.basename(words[0]) == "kubelet" else {}
