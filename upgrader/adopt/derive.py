@@ -116,7 +116,7 @@ def about_source_addresses(facts: KubeadmFacts) -> str:
 
 
 def about_restored_servers(facts: KubeadmFacts) -> str:
-    """What stands in the way of a static kube-apiserver that is restored beside the chart's; "" for nothing."""
+    """What blocks a static kube-apiserver that is restored beside the chart's; "" for nothing."""
     if not facts.shared_loopback:
         return ""
     return (

@@ -103,7 +103,7 @@ class Baseline:
     api_services: tuple[str, ...] = ()
     """The APIServices that were Available."""
     silent_backends: tuple[Backend, ...] | None = None
-    """Those of them that an instance of kube-apiserver didn't reach even then; None where that isn't known, as in a run
+    """Those of them that an instance of kube-apiserver didn't reach even then; None if that is unknown, as in a run
     of an older version.
     """
     counts: tuple[Count, ...] = ()
