@@ -89,6 +89,7 @@ _NAMES = frozenset(
         "leases",
         "cluster_ip",
         "service_ranges",
+        "level",
         "conversions",
         "RefusedShare.what",
     ]
