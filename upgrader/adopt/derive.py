@@ -132,7 +132,8 @@ def _serve_all_clients(facts: KubeadmFacts, values: Values) -> None:
     left = set(facts.client_addresses) - set(values.get("extraAddresses", ()))
     if left and not values.get("exposeOnAllInterfaces"):
         raise Blocked(
-            f"clients use the API at {', '.join(sorted(left))}, where it would no longer be served",
+            f"clients reach the API at {', '.join(sorted(left))}; after adoption, the API would no longer be served "
+            "there",
             remedy="Add these addresses to `extraAddresses` in values/kube-apiserver.yaml.",
         )
 

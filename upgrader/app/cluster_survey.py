@@ -91,9 +91,12 @@ def _kind(kube: Kube) -> Literal["kubeadm", "self-hosted"]:
     ]
     if static and kube.get(_CONFIG_MAPS, "kubeadm-config", _SYSTEM) is not None:
         return "kubeadm"
-    what = f"static pods ({', '.join(static)}) without kubeadm's ConfigMap kubeadm-config" if static else "no pod"
+    what = (
+        f"kube-apiserver runs as static pods ({', '.join(static)}) without kubeadm's ConfigMap kubeadm-config"
+        if static
+        else "no static pod of kube-apiserver was found in kube-system"
+    )
     raise Blocked(
-        f"the control plane is neither kubeadm's nor from upgrader's charts: kube-apiserver runs as {what}; nothing "
-        "was written",
+        f"the control plane is neither kubeadm's nor from upgrader's charts: {what}; nothing was written",
         remedy="upgrader supports its own charts, and can adopt kubeadm control planes (docs/kubeadm.md).",
     )

@@ -199,7 +199,7 @@ def _serve_all_clients(values: Mapping[str, Any], served: tuple[str, ...]) -> No
     left = set(served) - set(values.get("extraAddresses") or ())
     if left and not values.get("exposeOnAllInterfaces"):
         raise Blocked(
-            f"clients use the API at {', '.join(sorted(left))} of a new controller, where it would no longer be "
-            "served; nothing was changed",
+            f"clients reach the API at {', '.join(sorted(left))} on a new controller; after adoption, the API would no "
+            "longer be served there; nothing was changed",
             remedy="Add these addresses to `extraAddresses` in values/kube-apiserver.yaml, and run this again.",
         )

@@ -88,7 +88,7 @@ def up(
     """Create a lab, or start a stopped one; its cluster folder is .lab/NAME.
 
     The default is the simplest cluster. The options make it resemble other clusters. With --like, the lab is also
-    adopted if the copied cluster is, and gets the copied objects; what it can't have is named.
+    adopted if the copied cluster is, and gets the copied objects; what a lab can't have is listed.
     """
     from upgrader.cli.lab_progress import progress
     from upgrader.lab import Lab, LabSpec

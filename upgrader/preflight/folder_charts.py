@@ -42,7 +42,7 @@ def _refused(spec: ReleaseSpec, error: UpgraderError, file: Path | None) -> Find
             "charts.dependency",
             "unknown",
             f"release {spec.name}: dependencies of chart {shown(spec.chart)} are missing",
-            f"{error.message}\nThe chart can't be rendered: dependencies aren't downloaded.",
+            f"{error.message}\nThe chart can't be rendered: upgrader doesn't download chart dependencies.",
             "Put them into its charts/ folder: commit them, or run `helm dependency build` first.",
         )
     return Finding(

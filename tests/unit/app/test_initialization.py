@@ -192,7 +192,7 @@ def test_control_plane_of_another_making(tmp_path: Path, kube: FakeKube) -> None
     with pytest.raises(Blocked, match=r"kube-apiserver-c1.* without kubeadm's ConfigMap"):
         proposed(tmp_path / "prod", kube)
     kube.delete(PODS, "kube-apiserver-c1", "kube-system")
-    with pytest.raises(Blocked, match="no pod"):
+    with pytest.raises(Blocked, match="no static pod of kube-apiserver"):
         proposed(tmp_path / "prod", kube)
     assert not (tmp_path / "prod").exists()
 

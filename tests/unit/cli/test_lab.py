@@ -87,7 +87,7 @@ def up_like(tmp_path: Path, *more: str, **changes: Any) -> Any:
 
 def test_a_lab_is_like_an_adopted_cluster(made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It has its version and size, is adopted itself, whatever kubeconfig is chosen for other commands, and then gets
-    the objects; what it can't have is named.
+    the objects; what a lab can't have is listed.
     """
     monkeypatch.setenv("UPGRADER_KUBECONFIG", "/of/production")
     done = up_like(tmp_path, values={"kube-apiserver": {"extraArgs": {"oidc-client-id": "x"}}})

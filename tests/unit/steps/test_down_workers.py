@@ -234,7 +234,7 @@ def test_rollout_gets_past_a_worker_that_was_down_before(cluster: Cluster) -> No
     assert cluster.helm.calls == ["upgrade app without waiting"]
     assert cluster.newest() == set(UP)
     assert cluster.fewest == len(UP) - 1
-    assert f"{DOWN} is down: the step waits for the other pods itself" in cluster.notes[0]
+    assert f"{DOWN} is down: instead of Helm, this step waits for the other pods" in cluster.notes[0]
     assert f"{DOWN} is down, and uses up the DaemonSet's maxUnavailable" in cluster.notes[1]
 
 
@@ -510,7 +510,7 @@ def test_run_whose_rollback_loses_a_worker_is_rolled_back() -> None:
     cluster.helm.upgrade = upgraded  # type: ignore[method-assign]
     result = runner.run(Pipeline((item,)), RunStarted("r1", RunKind.UPGRADE, ("app",), "/tmp/r1"))
     assert result.outcome == "rolled-back" and "the new one answers nothing" in result.reason
-    assert any("worker-3 is down by now" in text for text in told)
+    assert any("worker-3 is down now" in text for text in told)
 
 
 @pytest.mark.parametrize(("kind", "dead"), [("DaemonSet", ()), ("Deployment", ()), ("Deployment", (DOWN,))])
@@ -562,7 +562,7 @@ def test_worker_that_went_down_in_the_run_is_waited_for_by_helm_as_ever(cluster:
     step.undo(RestorePoint("app", NAMESPACE, 1), cluster.notes.append)
     assert cluster.helm.calls[-1] == "rollback app 1 without waiting"
     assert (
-        f"{DOWN} is down: the step waits for the other pods of app itself, instead of Helm"
+        f"{DOWN} is down: instead of Helm, this step waits for the other pods of release app"
         in cluster.notes[-2] + cluster.notes[-1]
     )
 

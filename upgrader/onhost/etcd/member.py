@@ -110,7 +110,10 @@ class Member:
         then, now = kept_image.agreed(self.folder, image), self._known_agreed()
         if not then or not now or _minor(now) <= _minor(then):
             return ""
-        return f"the cluster version of etcd is {now}, whose data the previous image can't read; the new image stays"
+        return (
+            f"etcd's cluster version is now {now}, and the previous image can't read data of that version; the new "
+            "image stays"
+        )
 
     def _known_agreed(self) -> str:
         try:

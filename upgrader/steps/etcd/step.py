@@ -135,8 +135,9 @@ class EtcdStep:
         agreed = cannot_go_back(members, (before.version for before in point.etcd))
         if agreed:
             note(
-                f"etcd stays at {agreed}: that is the cluster version of all its members, and the older etcd can't "
-                "read their data. kube-apiserver works with it. To go back, restore the backup: docs/backup.md"
+                f"etcd stays at {agreed}: all its members now use cluster version {agreed}, and the older etcd can't "
+                f"read their data. Older kube-apiservers also work with etcd {agreed}. To go back, restore the backup: "
+                "docs/backup.md"
             )
         return bool(agreed)
 

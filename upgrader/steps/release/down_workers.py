@@ -120,7 +120,7 @@ def roll_back(
     manifest = helm.manifest(release, namespace, revision)
     own = down.undoing(manifest, namespace)
     if own is not None:
-        note(f"{own.why}: the step waits for the other pods of {release} itself, instead of Helm")
+        note(f"{own.why}: instead of Helm, this step waits for the other pods of release {release}")
     else:
         began = down.clock.monotonic()
         try:
@@ -132,8 +132,8 @@ def roll_back(
             if own is None:
                 raise
             note(
-                f"{own.why} by now, and Helm's wait has failed ({error.message}): {release} is rolled back again, and "
-                "the step waits for the other pods itself"
+                f"{own.why} now, and Helm's wait failed ({error.message}): rolling release {release} back once more; "
+                "this time the step, not Helm, waits for the other pods"
             )
     # Also where it is the second time: Helm takes what it waited for in vain for a failed revision.
     by_helm(wait=False)

@@ -288,7 +288,7 @@ def test_an_older_minor_is_not_started_on_newer_data(controller: Controller) -> 
     controller.kubelet.agreed = "3.7.0"
     controller.answers = lambda: {**HEALTHY, "version": "3.7.3"}
     found = controller.member.change(OLD, NEXT, "3.7.2", 10)
-    assert found["image"] == NEXT and "the cluster version of etcd is 3.7.0" in found["back"]
+    assert found["image"] == NEXT and "etcd's cluster version is now 3.7.0" in found["back"]
     assert controller.manifest == MANIFEST.replace(OLD, NEXT)
     assert controller.member.put_back(NEXT, 10)["image"] == NEXT, "nor later"
     assert controller.kubelet.attempt == 1

@@ -222,12 +222,12 @@ def test_no_way_back_from_a_minor_that_was_agreed_on_while_members_were_waited_f
 
 def test_a_member_that_stays_with_its_new_minor() -> None:
     """Where its controller refuses to put the older one back, what is said isn't that it was."""
-    controllers = Controllers(("controller-1",), bad={NEXT}, refuses="the cluster version of etcd is 3.7.0")
+    controllers = Controllers(("controller-1",), bad={NEXT}, refuses="etcd's cluster version is now 3.7.0")
     point = captured(controllers, NEXT)
     step = controllers.step(NEXT)
-    with pytest.raises(StepFailed, match=f"Its manifest has the image {NEXT}: the cluster version of etcd is 3.7.0"):
+    with pytest.raises(StepFailed, match=f"Its manifest has the image {NEXT}: etcd's cluster version is now 3.7.0"):
         step.apply(lambda text: None)
-    with pytest.raises(RollbackFailed, match=f"controller-1: etcd keeps its image, {NEXT}: the cluster version"):
+    with pytest.raises(RollbackFailed, match=f"controller-1: etcd keeps its image, {NEXT}: etcd's cluster version"):
         controllers.step(NEXT, before={"controller-1": OLD}).undo(point, lambda text: None)
 
 

@@ -84,7 +84,7 @@ def restore(options: argparse.Namespace) -> int:
         f"{workload}: generation {number} {'is put' if changed else 'was already'} in place, at "
         f"{store.manifest_path(workload)}; the kubelet starts it.\n"
         "The pod-checkpointer removes it once the API answers and the workload's own pod has stayed Ready; "
-        "if no pod-checkpointer runs, remove that file then.\n"
+        "if no pod-checkpointer is running, remove that file yourself at that point.\n"
     )
     return 0
 

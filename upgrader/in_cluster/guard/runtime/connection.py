@@ -77,7 +77,7 @@ def by_kubeconfig(path: Path, url: str = "") -> Connection:
         user = _named(config["users"], context["user"])["user"]
         server = url or cluster["server"]
         if cluster.get("insecure-skip-tls-verify") or not server.startswith("https://"):
-            raise UsageError(f"{path}: the server must be an https:// URL, and its certificate be verified")
+            raise UsageError(f"{path}: the server must be an https:// URL, without insecure-skip-tls-verify")
         if unknown := user.keys() - _USER:
             raise UsageError(
                 f"{path}: user {context['user']} has {', '.join(sorted(unknown))}, which guard doesn't support"
