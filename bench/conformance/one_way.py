@@ -118,7 +118,7 @@ class OneWay:
         learned = {name: image for name, image in missing_images(results).items() if image in lacking}
         if learned:
             remember_images(learned)
-        left = {name: f"needs the image {image}, which the lab doesn't have" for name, image in learned.items()}
+        left = {name: f"the lab doesn't have the image {image}" for name, image in learned.items()}
         run = tuple(name for name in chosen.run if name not in learned)
         return (
             replace(chosen, run=run, left_out={**chosen.left_out, **left}),

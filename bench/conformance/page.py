@@ -17,7 +17,7 @@ WAYS = {
     "after": ("After the upgrade", "Conformance specs on the cluster that `upgrader run` has upgraded."),
     "during": (
         "During `upgrader run`",
-        "Conformance specs, while `upgrader run` and `rollback` alternate. *During*: if not all overlapped with one.",
+        "Conformance specs, while `upgrader run` and `rollback` alternate.",
     ),
     "around": (
         "Set up before, verified after",
@@ -27,6 +27,7 @@ WAYS = {
 """Name → title and explanation."""
 _PASSED = "passed"
 _SAID_CHARACTERS = 160
+_DURING = "*(during: N of M)* counts the specs that overlapped with a run or rollback; it is omitted if all did."
 
 
 def page(known: Mapping[str, Mapping[str, Record]], remarks: Mapping[str, str]) -> str:
@@ -110,7 +111,8 @@ def _areas(specs: Mapping[str, Any]) -> list[str]:
         some = beside and len(meanwhile) < len(found)
         during = f" (during: {_passed(meanwhile)} of {len(meanwhile)})" if some else ""
         told.append(f"{area} {_passed(found)} of {len(found)}{during}")
-    return _wrapped(f"Passed: {', '.join(told)}.", "")
+    explained = f" {_DURING}" if any("(during: " in each for each in told) else ""
+    return _wrapped(f"Passed: {', '.join(told)}.{explained}", "")
 
 
 def _passed(found: list[Mapping[str, Any]]) -> int:

@@ -94,15 +94,15 @@ def choose(
     for spec in asked:
         mark = next((mark for mark in _NOT_DURING if mark in spec.name), "")
         if spec.name in needs:
-            left[spec.name] = f"needs the image {needs[spec.name]}, which the lab doesn't have"
+            left[spec.name] = f"the lab doesn't have the image {needs[spec.name]}"
         elif spec.name in reasons:
             left[spec.name] = reasons[spec.name]
         elif (minimum := _MINIMUM.search(spec.name)) and _number(minimum[1]) > _number(kubelet):
-            left[spec.name] = f"needs kubelets of v{minimum[1]}, and `upgrader run` has left these at {kubelet}"
+            left[spec.name] = f"kubelets of v{minimum[1]} are needed, and `upgrader run` has left these at {kubelet}"
         elif during and mark:
-            left[spec.name] = f"is {mark}: not while something else changes the cluster"
+            left[spec.name] = f"{mark} specs can't run while something else changes the cluster"
         elif during and oldest and _number(spec.since) > _number(oldest):
-            left[spec.name] = f"belongs to conformance since {spec.since}, and the run begins at {oldest}"
+            left[spec.name] = f"part of conformance only since {spec.since}, and the run begins at {oldest}"
     run = tuple(spec.name for spec in asked if spec.name not in left)
     return Chosen(run, left, len(specs) - len(asked))
 
