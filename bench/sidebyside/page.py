@@ -78,7 +78,8 @@ def _section(titles: Mapping[str, str], trials: Sequence[Trial]) -> list[str]:
             )
     bad = _grouped(titles, trials, BAD_FLAG_PUSHED)
     if bad:
-        parts += ["### A flag that kube-apiserver refuses\n", _table(_BAD_FLAG, titles, bad)]
+        parts += ["### A flag that kube-apiserver doesn't know\n", _table(_BAD_FLAG, titles, bad)]
+        parts.append("How each became healthy again:\n")
         parts += [f"- {titles[way]}: {_fixed_by(group)}" for way, group in bad.items()]
         parts.append("")
     return [*parts, "### What failed, and what was repeated\n", *_errors(titles, upgrades), ""]
@@ -99,7 +100,7 @@ _UPGRADE: tuple[Column, ...] = (
     ("wall time, s", lambda t: t.command_seconds, "{:.0f}"),
     ("all done, s", lambda t: t.done_seconds, "{:.0f}"),
     ("memory peak, MiB", lambda t: t.seen.memory_peak_mib, "{:.0f}"),
-    ("over before", lambda t: t.seen.memory_peak_mib - t.seen.memory_before_mib, "{:.0f}"),
+    ("above start, MiB", lambda t: t.seen.memory_peak_mib - t.seen.memory_before_mib, "{:.0f}"),
 )
 _BAD_FLAG: tuple[Column, ...] = (*_CLIENTS[:4], ("healthy again, s", lambda t: t.done_seconds, "{:.0f}"))
 
@@ -173,7 +174,7 @@ _METHOD = """## How it was measured
 
 - Every trial begins from a snapshot of the same lab, restored and healthy. The methods take turns.
 - The load is [`upgrader probe`](../availability.md) at {where.requests_per_second:.0f} requests a second through the
-  kubeconfig's address: new and kept connections, HTTP/1.1 and HTTP/2, reads, writes, lists, two watches. *failed*
+  kubeconfig's address: new and keep-alive connections, HTTP/1.1 and HTTP/2, reads, writes, lists, two watches. *failed*
   counts requests that failed after the retries that HTTP's RFCs allow, *raw* counts failed first tries. It begins 5 s
   before the upgrade and ends 10 s after all is done. `upgrader run` adds its own prober: 10 requests a second more.
 - *Wall time*: until the last command had ended. *All done*: until every pod of the control plane is Ready at the

@@ -84,7 +84,7 @@ class Kubeadm:
             return f"kubeadm itself, exit code {code}"
         mark("manifest put back")
         kubeadm.put_manifest_back(site)
-        return f"not by itself in {patience_seconds:.0f} s; an operator restored the old manifest"
+        return f"kubeadm didn't restore it within {patience_seconds:.0f} s; an operator put the old manifest back"
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ class Run:
             mark(BAD_FLAG_PUSHED if text == _APISERVER else text, wall)
 
         # A bad flag is refused before anything changes; what is measured is the way back.
-        return f"upgrader itself, exit code {self._run(site, target, first, skip='trial.refused')}"
+        return f"upgrader rolled back by itself, with exit code {self._run(site, target, first, skip='trial.refused')}"
 
     def _run(self, site: Site, target: str, mark: MarkIt, *, skip: str = "") -> int:
         ended = site.cluster.run(target, skip=skip)
@@ -189,7 +189,7 @@ def _push_and_roll_back(site: Site, words: list[str], mark: MarkIt, patience_sec
         until("the API to be gone", lambda: not helm.api_answers(site), timeout_seconds=patience_seconds)
     mark("helm rollback")
     tries = helm.roll_back(site, _APISERVER, good, patience_seconds)
-    return f"{result}; an operator's `helm rollback`, which took {tries} {'try' if tries == 1 else 'tries'}"
+    return f"{result}; an operator then ran `helm rollback`, which needed {tries} {'try' if tries == 1 else 'tries'}"
 
 
 def _own(site: Site, release: str, target: str) -> list[str]:
