@@ -84,7 +84,7 @@ class Kubeadm:
             return f"kubeadm itself, exit code {code}"
         mark("manifest put back")
         kubeadm.put_manifest_back(site)
-        return f"kubeadm didn't restore it within {patience_seconds:.0f} s; an operator put the old manifest back"
+        return f"kubeadm didn't restore the manifest within {patience_seconds:.0f} s; an operator put the old one back"
 
 
 @dataclass(frozen=True)
