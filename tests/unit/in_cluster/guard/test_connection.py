@@ -90,8 +90,8 @@ def test_outside_a_cluster_a_kubeconfig_says_all(account: Path) -> None:
 @pytest.mark.parametrize(
     ("cluster", "user", "message"),
     [
-        ({"insecure-skip-tls-verify": True}, {}, "verified"),
-        ({"server": "http://x"}, {}, "verified"),
+        ({"insecure-skip-tls-verify": True}, {}, "without insecure-skip-tls-verify"),
+        ({"server": "http://x"}, {}, "must be an https:// URL"),
         ({}, {"exec": {}}, "exec, which guard doesn't support"),
     ],
 )
