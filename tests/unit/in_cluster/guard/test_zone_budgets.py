@@ -196,7 +196,8 @@ def test_what_is_not_known_is_an_error(error: Exception) -> None:
     """HTTP 500, so that failurePolicy decides; counted."""
 
     async def test(world: World) -> None:
-        world.budgets._seconds = 0.01
+        if isinstance(error, ApiAway):
+            world.budgets._seconds = 0.01  # it is asked for so long, and a refusal may need longer on a busy machine
         world.api.next_answer("page", *[error] * 1000)
         with pytest.raises(type(error)):
             await world.budgets.evict(review("a-0"))
