@@ -402,6 +402,21 @@ def test_the_kubelets_configuration_is_the_file_that_it_reads(disk: Disk, monkey
     assert disk.examine().cgroups == Cgroups(1, fail_v1=True)
 
 
+def test_systemd_is_not_asked_for_a_runtime_that_kubeadm_names(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host whose systemd hangs is one to recover: nothing waits for it that another file says."""
+    asked = disk.root / "asked"
+    disk.write("/bin/systemctl", f"#!/bin/sh\necho $* >> {asked}\n").chmod(0o755)
+    monkeypatch.setenv("PATH", str(disk.root / "bin"))
+    disk.write(
+        "/var/lib/kubelet/kubeadm-flags.env", 'KUBELET_KUBEADM_ARGS="--container-runtime-endpoint=/run/a.sock"\n'
+    )
+    assert socket_path(str(disk.root)) == f"{disk.root}/run/a.sock"
+    assert not asked.exists()
+    disk.write("/var/lib/kubelet/kubeadm-flags.env", "KUBELET_KUBEADM_ARGS=\n")
+    socket_path(str(disk.root))
+    assert asked.exists()
+
+
 @pytest.mark.parametrize(
     ("main", "expected"),
     [

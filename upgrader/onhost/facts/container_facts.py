@@ -26,18 +26,23 @@ _COMPLAINT = re.compile(r"^[EF]\d{4} .*(?:Error syncing pod|config path|process 
 
 def socket_path(root: str) -> str:
     """The kubelet's container runtime endpoint."""
-    for path, pattern in (
-        ("/var/lib/kubelet/kubeadm-flags.env", r"--container-runtime-endpoint=([^\s\"']+)"),
-        (configuration_file(root), r"(?m)^containerRuntimeEndpoint[ \t]*:[ \t]*[\"']?([^\s\"']+)"),
-    ):
-        try:
-            found = re.search(pattern, read(root + path).decode("utf-8", "replace"))
-        except OSError:
-            continue
-        if found and found.group(1):
-            return root + found.group(1).replace("unix://", "", 1)
+    # The second file only if the first doesn't say: systemd is asked where it is, which may not answer.
+    named = _named(root + "/var/lib/kubelet/kubeadm-flags.env", r"--container-runtime-endpoint=([^\s\"']+)") or _named(
+        root + configuration_file(root), r"(?m)^containerRuntimeEndpoint[ \t]*:[ \t]*[\"']?([^\s\"']+)"
+    )
+    if named:
+        return root + named.replace("unix://", "", 1)
     crio = root + "/run/crio/crio.sock"
     return crio if os.path.exists(crio) else root + "/run/containerd/containerd.sock"
+
+
+def _named(path: str, pattern: str) -> str:
+    """What a file says; "" if it doesn't, or can't be read."""
+    try:
+        found = re.search(pattern, read(path).decode("utf-8", "replace"))
+    except OSError:
+        return ""
+    return found.group(1) if found else ""
 
 
 def runtime(path: str, seconds: float = SECONDS) -> Runtime:

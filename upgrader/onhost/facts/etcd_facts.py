@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from upgrader.contract.flags import manifest_flags
 from upgrader.onhost.common.questions import Failed, attempt, read, unknown
 from upgrader.onhost.common.tls import context, get, plain
-from upgrader.onhost.facts.machine_facts import unit
+from upgrader.onhost.facts.machine_facts import properties
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,8 +54,8 @@ def facts(root: str) -> dict[str, Any]:
 
 def _is_service() -> bool:
     """Whether a service of the host is etcd: a failed or stopped one that is enabled still is. Raises Failed."""
-    found = unit(_SERVICE)
-    return bool(found["state"] in _RUNS or found["enabled"] == "enabled")
+    found = properties(_SERVICE)
+    return found["ActiveState"] in _RUNS or found.get("UnitFileState") == "enabled"
 
 
 def _flags(root: str) -> dict[str, str]:

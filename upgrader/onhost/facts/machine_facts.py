@@ -21,12 +21,18 @@ _FAIL_V1 = re.compile(r"^failCgroupV1[ \t]*:[ \t]*(true|false)\b", re.MULTILINE 
 """YAML accepts `True` as well, which Ansible's templates write."""
 
 
-def unit(name: str) -> dict[str, Any]:
-    """A systemd unit, with its last journal lines if it doesn't run."""
+def properties(name: str) -> dict[str, str]:
+    """What systemd knows about a unit, `ActiveState` at least."""
     text = command("systemctl", "show", name, "--no-pager", "--property=" + _PROPERTIES)
     values = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
     if not values.get("ActiveState"):
         raise Failed(f"systemctl reports nothing about {name}")
+    return values
+
+
+def unit(name: str) -> dict[str, Any]:
+    """A systemd unit, with its last journal lines if it doesn't run."""
+    values = properties(name)
     found = {
         "name": name,
         "state": values["ActiveState"],
