@@ -12,7 +12,7 @@ from upgrader.fleet.model import Fleet
 from upgrader.fleet.state import CampaignState
 from upgrader.model.first_few import first_few
 
-__all__ = ["built_on", "open_run", "refuse_open_runs"]
+__all__ = ["built_on", "how_to_end", "open_run", "refuse_open_runs"]
 
 
 def refuse_open_runs(fleet: Fleet, before: Fleet | None, state: CampaignState) -> None:
@@ -32,10 +32,14 @@ def refuse_open_runs(fleet: Fleet, before: Fleet | None, state: CampaignState) -
         "clusters have runs without an end: "
         + first_few([f"{name} ({why})" for name, (_, why) in reversed(found.items())])
         + "; no campaign was started",
-        remedy=f"End each first: `upgrader -C {shown(found[first][0])} resume` or `rollback`, or, if a run builds on "
-        "another, its own command; or use `upgrader fleet run` with the files of its campaign. Or name the cluster in "
-        "`exclude`.",
+        remedy=f"End each first: {how_to_end(found[first][0])}; or use `upgrader fleet run` with the files of its "
+        "campaign. Or name the cluster in `exclude`.",
     )
+
+
+def how_to_end(folder: Path) -> str:
+    """The commands that end the run which `open_run` names."""
+    return f"upgrader -C {shown(folder)} resume, or rollback; if it builds on another run, its own command"
 
 
 def open_run(folder: Path, active: bool = False) -> str:

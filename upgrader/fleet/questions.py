@@ -8,14 +8,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from upgrader.config.used_kubeconfig import UsedKubeconfig
-from upgrader.config.yaml_document import shown
 from upgrader.engine.history.journal_in_secrets import secret_name
 from upgrader.errors import ApiError, UpgraderError, UsageError
 from upgrader.fleet.clusters import Answer, Answered, other_cluster, private_kubeconfig, requests_answered
 from upgrader.fleet.events import Problem
 from upgrader.fleet.inputs import Inputs, folder_digest, folder_place, inputs_of, kubeconfig_of
 from upgrader.fleet.model import FleetCluster
-from upgrader.fleet.open_runs import open_run
+from upgrader.fleet.open_runs import how_to_end, open_run
 from upgrader.fleet.rehearsals import unrehearsed
 from upgrader.fleet.state import ClusterState
 from upgrader.fleet.unread import Unread
@@ -172,10 +171,8 @@ class Questions:
         if unread.runs:
             return Found("journals", _damaged(unread), used)
         if target and (open_one := open_run(cluster.folder)):
-            how = f"upgrader -C {shown(cluster.folder)} resume, or rollback"
-            return Found(
-                "unended", f"it has an upgrade without an end, which the campaign has not begun: {open_one}: {how}"
-            )
+            what = f"it has a run without an end, which the campaign has not begun: {open_one}"
+            return Found("unended", f"{what}: {how_to_end(cluster.folder)}")
         files, now = Inputs.parse(digest).files, self.clock.now()
         if target and (why := unrehearsed(cluster.folder, files, answer, target, now)):
             return Found("rehearsal", why)
