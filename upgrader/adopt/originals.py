@@ -20,6 +20,7 @@ import yaml
 from upgrader import fast_yaml
 from upgrader.adopt.facts import at_version
 from upgrader.adopt.originals_check import SYSTEM, TAKEN_OVER, add_ons, check_names, kind_of
+from upgrader.adopt.running_addons import NOTHING_RUNS, RunningAddons, as_running
 from upgrader.errors import ApiError, StepFailed
 from upgrader.model.cluster import Host
 from upgrader.model.object_purpose import DESCRIPTION
@@ -103,14 +104,23 @@ class Originals:
         raise _unknown(f"Secret {SYSTEM}/{STORE} does not exist")
 
     def restore(
-        self, manifests: Manifests, version: KubernetesVersion, note: Callable[[str], None], proxy_image: str = ""
+        self,
+        manifests: Manifests,
+        version: KubernetesVersion,
+        note: Callable[[str], None],
+        running: RunningAddons = NOTHING_RUNS,
     ) -> None:
-        """Restore what `read` returned; kube-proxy with its image of now, or else at the version that runs now."""
+        """Restore what `read` returned, with the images and the configuration of what runs; kube-proxy otherwise at the
+        version that runs now.
+        """
         for manifest in manifests:
-            kind, restored = kind_of(manifest), copy.deepcopy(dict(manifest))
-            if restored["kind"] == "DaemonSet":
+            kind = kind_of(manifest)
+            restored, changed = as_running(manifest, running)
+            if restored["kind"] == "DaemonSet" and not running.images.get(restored["metadata"]["name"]):
                 container = restored["spec"]["template"]["spec"]["containers"][0]
-                container["image"] = proxy_image or at_version(container["image"], version)
+                container["image"] = at_version(container["image"], version)
+            if changed:
+                note(f"ConfigMap {restored['metadata']['name']} keeps {', '.join(changed)} of the release")
             namespace = SYSTEM if kind.namespaced else ""
             try:
                 self.kube.replace(kind, restored, namespace)

@@ -14,6 +14,7 @@ from upgrader.adopt.one_by_one import InTurnStep, WithdrawStep
 from upgrader.adopt.originals import Originals, SaveOriginalsStep
 from upgrader.adopt.originals_check import taken_over
 from upgrader.adopt.release_step import ForgetCheckpointsStep, NewCheckpointsStep, TakeOverStep, UninstallStep
+from upgrader.adopt.running_addons import RunningAddons
 from upgrader.contract.flags import is_true
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.settings import BUILT_IN_CHARTS
@@ -97,17 +98,19 @@ def undo_pipeline(
     always: tuple[GateRun, ...],
     addons: tuple[GateRun, ...],
     images: Mapping[str, str],
+    running: RunningAddons,
 ) -> Pipeline:
     """Everything back to kubeadm's static pods: each is running again before its replacement is removed.
 
     The checkpointer is removed before kube-apiserver's release, so that it can't mistake that removal for a failure.
     `addons` are the gates of kube-proxy and CoreDNS, which roll back to what kubeadm made. `images` are those that run
-    now, by component: whatever the retired manifests name, no older program is started.
+    now, by component: whatever the retired manifests name, no older program is started. `running`: kube-proxy and
+    CoreDNS as the release has them.
     """
     pods = StaticPods(tools.hosts, tools.kube, tools.clock, cluster.controllers, version, images=images)
     originals = Originals(tools.kube, tools.hosts, cluster.controllers)
     withdraw = (_gated(WithdrawStep(tools.kube, tools.clock), always),) if len(cluster.controllers) > 1 else ()
-    uninstall = UninstallStep("kubernetes", tools.helm, originals, version, images.get("kube-proxy", ""))
+    uninstall = UninstallStep("kubernetes", tools.helm, originals, version, running)
     return Pipeline(
         (
             _gated(RestoreStep("restore controllers", pods, LEADERS), always),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from upgrader.adopt.originals import Originals
 from upgrader.adopt.originals_check import TAKEN_OVER, add_ons
+from upgrader.adopt.running_addons import NOTHING_RUNS, RunningAddons
 from upgrader.errors import RollbackFailed
 from upgrader.model.cluster import Host
 from upgrader.model.release import RestorePoint, last_good
@@ -62,15 +63,19 @@ class UninstallStep:
     """For the release that had taken over kube-proxy and CoreDNS."""
     version: KubernetesVersion | None = None
     """The version that runs now; needed with `took_over`."""
-    proxy_image: str = ""
-    """kube-proxy's, that runs now; "": the kept one's, at that version."""
+    running: RunningAddons = NOTHING_RUNS
+    """What runs now of what it had taken over, which keeps its images and configuration."""
 
     @property
     def name(self) -> str:
         return f"uninstall {self.release}"
 
     def summary(self) -> str:
-        back = "; restores what it had taken over from kubeadm" if self.took_over else ""
+        back = (
+            "; restores what it had taken over from kubeadm, with its present images and configuration"
+            if self.took_over
+            else ""
+        )
         return f"helm uninstall {self.release}{back}"
 
     def capture(self) -> RestorePoint:
@@ -85,7 +90,7 @@ class UninstallStep:
             note(f"helm uninstall {self.release}")
             self.helm.uninstall(self.release, _SYSTEM, timeout_seconds=_UNINSTALL_SECONDS)
         if restore and self.version:
-            restore.restore(manifests, self.version, note, self.proxy_image)
+            restore.restore(manifests, self.version, note, self.running)
             restore.forget()
 
     def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:

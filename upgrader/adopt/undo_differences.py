@@ -39,14 +39,12 @@ class Released:
 
 
 def released_in(manifests: Iterable[str]) -> Mapping[str, Released]:
-    """The components whose Deployments these manifests of releases have, and kube-proxy."""
+    """The components whose Deployments these manifests of releases have."""
     found: dict[str, Released] = {}
     for manifest in manifests:
         for item in objects_in(manifest).values():
             name = item["metadata"]["name"]
-            if (item["kind"] == "Deployment" and name in COMPONENTS) or (
-                item["kind"] == "DaemonSet" and name == "kube-proxy"
-            ):
+            if item["kind"] == "Deployment" and name in COMPONENTS:
                 containers = item["spec"]["template"]["spec"]["containers"]
                 container = next((each for each in containers if each["name"] == name), containers[0])
                 found[name] = Released(str(container["image"]), flags_of(container), _env(container))

@@ -19,6 +19,7 @@ from upgrader.adopt.node_addresses import node_addresses
 from upgrader.adopt.originals import Originals
 from upgrader.adopt.pipelines import adopt_pipeline, adopting, needs_port_sharing, undo_pipeline
 from upgrader.adopt.referred_files import with_single_files
+from upgrader.adopt.running_addons import addons_in
 from upgrader.adopt.undo_differences import check_undo, images_to_restore, released_in
 from upgrader.adopt.values_files import changed_values, missing_gitignore
 from upgrader.app.execution import FinishedRun, NewRun, execute_run
@@ -213,15 +214,23 @@ def propose_undo(folder: Path, front_end: FrontEnd, *, take_over: bool) -> Itera
         observed = session.observe()
         version, helm = observed.server, session.tools.helm
         installed = [release for release in BUILT_IN_CHARTS if helm.history(release, "kube-system")]
-        released = released_in(helm.manifest(release, "kube-system") for release in installed)
+        manifests = [helm.manifest(release, "kube-system") for release in installed]
+        released = released_in(manifests)
         findings: tuple[Finding, ...] = ()
         if installed:
             refuse_unended(session)
             check_undo(read_controllers(session.tools.hosts, session.cluster), released)
             findings = run_checks(session.at(version).preflight_context(observed), _CHECKS_OF_UNDO, session.doing)
         _check_originals(session)
-        images = images_to_restore(released)
-        pipeline = undo_pipeline(session.cluster, session.tools, version, gates.of_controllers(), addons, images)
+        pipeline = undo_pipeline(
+            session.cluster,
+            session.tools,
+            version,
+            gates.of_controllers(),
+            addons,
+            images_to_restore(released),
+            addons_in(manifests),
+        )
         needless = "" if installed else NOT_ADOPTED
         session.doing("")
         yield ProposedAdoption(

@@ -23,6 +23,7 @@ from upgrader.adopt.leaders_api import OwnServer
 from upgrader.adopt.one_by_one import WithdrawStep
 from upgrader.adopt.pipelines import adopt_pipeline, undo_pipeline
 from upgrader.adopt.removal_pipeline import Removal
+from upgrader.adopt.running_addons import NOTHING_RUNS
 from upgrader.gates.apiserver_gate import ApiServerGate
 from upgrader.gates.checkpoint_gate import CheckpointGate
 from upgrader.model.cluster import Cluster, Host
@@ -193,7 +194,7 @@ def test_undo_of_an_adoption_starts_each_static_pod_before_its_replacement_goes(
     """The pod-checkpointer goes before kube-apiserver's release, whose removal it would take for a failure; leaving
     the API's other addresses is a step where there are several controllers."""
     for hosts, withdrawal in ((HOSTS[:1], []), (HOSTS, [WithdrawStep(TOOLS.kube, TOOLS.clock).name])):
-        assert names(undo_pipeline(cluster(*hosts), TOOLS, V, (), (), {})) == [
+        assert names(undo_pipeline(cluster(*hosts), TOOLS, V, (), (), {}, NOTHING_RUNS)) == [
             *("restore controllers", "uninstall kubernetes"),
             *("restore kube-apiserver", "uninstall pod-checkpointer", "forget-checkpoints"),
             *withdrawal,

@@ -16,6 +16,7 @@ from testkit.fakes.kube import FakeKube
 from upgrader.adopt.originals import FILE, KEY, STORE, Originals, SaveOriginalsStep
 from upgrader.adopt.originals_check import taken_over
 from upgrader.adopt.release_step import UninstallStep
+from upgrader.adopt.running_addons import addons_in
 from upgrader.errors import StepFailed
 from upgrader.model.cluster import Host
 from upgrader.model.version import KubernetesVersion
@@ -224,6 +225,76 @@ def test_an_undo_that_is_run_again_goes_on(place: Place) -> None:
     step.apply(quiet)
     assert not place.originals.kept()
     step.apply(quiet)
+
+
+def config_map(name: str, **data: str) -> Object:
+    """What an add-on is configured with."""
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
+
+
+COREFILE = ".:53 {\n    forward . /etc/resolv.conf\n}\n"
+PROXY_CONFIG = "kind: KubeProxyConfiguration\nmode: {mode}\nclusterCIDR: ''\nbindAddress: 0.0.0.0\n"
+
+
+def adopted_with(place: Place, corefile: str, mode: str) -> UninstallStep:
+    """The step that gives the add-ons back, where the release has got these since."""
+    for each in (
+        config_map("coredns", Corefile=COREFILE),
+        config_map("kube-proxy", **{"config.conf": PROXY_CONFIG.format(mode="iptables"), "kubeconfig.conf": "a: b\n"}),
+    ):
+        place.kube.put(CONFIG_MAPS, each, SYSTEM)
+    SaveOriginalsStep(place.originals).apply(quiet)
+    release = [
+        config_map("coredns", Corefile=corefile),
+        # As a chart writes it: sorted, and without what is empty.
+        config_map(
+            "kube-proxy",
+            **{
+                "config.conf": f"bindAddress: 0.0.0.0\nkind: KubeProxyConfiguration\nmode: {mode}\n",
+                "kubeconfig.conf": "{a: b}",
+            },
+        ),
+        workload("Deployment", "coredns", "mirror.example/coredns:v2"),
+        daemonset("mirror.example/kube-proxy@sha256:1"),
+    ]
+    manifest = yaml.safe_dump_all(release)
+    place.helm.install("kubernetes", manifest)
+    return UninstallStep("kubernetes", place.helm, place.originals, V136, addons_in([manifest]))
+
+
+def data_of(place: Place, name: str) -> dict[str, str]:
+    """A ConfigMap's texts."""
+    found = place.kube.get(CONFIG_MAPS, name, SYSTEM)
+    assert found is not None
+    return dict(found["data"])
+
+
+def test_what_the_add_ons_have_got_since_the_adoption_stays(place: Place) -> None:
+    """kubeadm's Corefile knows no zone that came later, and its CoreDNS is the one of then: names that pods use would
+    end with the undo. The note says what isn't as kubeadm made it.
+    """
+    corefile = "corp.example:53 {\n    forward . 10.9.9.9\n}\n" + COREFILE
+    notes: list[str] = []
+    adopted_with(place, corefile, "nftables").apply(notes.append)
+    assert data_of(place, "coredns") == {"Corefile": corefile}
+    assert "mode: nftables" in data_of(place, "kube-proxy")["config.conf"]
+    assert data_of(place, "kube-proxy")["kubeconfig.conf"] == "a: b\n", "it says the same"
+    dns, proxy = place.kube.get(DEPLOYMENTS, "coredns", SYSTEM), place.kube.get(DAEMONSETS, "kube-proxy", SYSTEM)
+    assert dns is not None and proxy is not None
+    images = [each["spec"]["template"]["spec"]["containers"][0]["image"] for each in (dns, proxy)]
+    assert images == ["mirror.example/coredns:v2", "mirror.example/kube-proxy@sha256:1"]
+    said = "\n".join(notes)
+    assert "ConfigMap coredns keeps Corefile of the release" in said
+    assert "ConfigMap kube-proxy keeps config.conf of the release" in said
+
+
+def test_a_configuration_that_says_the_same_is_restored_as_kubeadm_wrote_it(place: Place) -> None:
+    """However the chart writes it."""
+    notes: list[str] = []
+    adopted_with(place, COREFILE.strip(), "iptables").apply(notes.append)
+    assert data_of(place, "coredns") == {"Corefile": COREFILE}
+    assert data_of(place, "kube-proxy")["config.conf"] == PROXY_CONFIG.format(mode="iptables")
+    assert "keeps" not in "\n".join(notes)
 
 
 @pytest.mark.parametrize(
