@@ -9,7 +9,7 @@ from typing import Any
 from upgrader.model.manifest import Manifest, objects_in
 from upgrader.model.version import KubernetesVersion
 
-__all__ = ["ImageChange", "image_changes", "images_in", "images_of", "other_versions", "pod_spec_of"]
+__all__ = ["ImageChange", "change_minor", "image_changes", "images_in", "images_of", "other_versions", "pod_spec_of"]
 
 
 _COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy")
@@ -43,14 +43,14 @@ def image_changes(before: str, after: str) -> tuple[ImageChange, ...]:
 
 def other_versions(changes: Iterable[ImageChange], than: KubernetesVersion) -> tuple[str, ...]:
     """The components of Kubernetes that have another version than kube-apiserver's, as `kube-proxy v1.36.3`."""
-    found = dict[str, None]()
-    for change in changes:
-        name, tag = _parts(change.before or "")
-        version = KubernetesVersion.known(tag)
-        component = name.rpartition("/")[2]
-        if component in _COMPONENTS and version is not None and version != than:
-            found[f"{component} {version}"] = None
-    return tuple(found)
+    before = (_component(change.before) for change in changes)
+    return tuple(dict.fromkeys(f"{name} {version}" for name, version in filter(None, before) if version != than))
+
+
+def change_minor(changes: Iterable[ImageChange]) -> bool:
+    """Whether a component of Kubernetes gets another minor."""
+    pairs = ((_component(change.before), _component(change.after)) for change in changes)
+    return any(old and new and new[1].minors_after(old[1]) != 0 for old, new in pairs)
 
 
 def images_in(manifest: str) -> dict[tuple[str, str], str]:
@@ -75,6 +75,13 @@ def pod_spec_of(item: Manifest) -> Mapping[str, Any]:
     if item.get("kind") == "CronJob":
         spec = (spec.get("jobTemplate") or {}).get("spec") or {}
     return (spec.get("template") or {}).get("spec") or {}
+
+
+def _component(image: str | None) -> tuple[str, KubernetesVersion] | None:
+    """The component and the version that an image's name and tag say; None for anything else."""
+    name, tag = _parts(image or "")
+    component, version = name.rpartition("/")[2], KubernetesVersion.known(tag)
+    return (component, version) if component in _COMPONENTS and version is not None else None
 
 
 def _parts(image: str) -> tuple[str, str]:

@@ -13,9 +13,12 @@ __all__ = ["check_backups"]
 
 def check_backups(context: PreflightContext) -> Iterator[Finding]:
     """A recipient is set who can decrypt the backup that is taken before a minor upgrade."""
-    server = context.observed.server
-    etcd = context.plan is not None and new_minor_of_etcd(context.plan)
-    if context.takes_backups or server is None or (context.target.minors_after(server) == 0 and not etcd):
+    server, plan = context.observed.server, context.plan
+    if context.takes_backups or server is None:
+        return
+    etcd = plan is not None and new_minor_of_etcd(plan)
+    minor = plan.another_minor if plan is not None else context.target.minors_after(server) != 0
+    if not minor and not etcd:
         return
     yield Finding(
         "backup.none",

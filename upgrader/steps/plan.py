@@ -11,7 +11,7 @@ from typing import Literal, TypeVar
 from upgrader.engine.execution.input_files import canonical
 from upgrader.model.api_lifecycle import Minor
 from upgrader.model.event import StepInput
-from upgrader.model.images import other_versions
+from upgrader.model.images import change_minor, other_versions
 from upgrader.model.observed import Observed
 from upgrader.model.version import KubernetesVersion
 from upgrader.steps.planned import PlannedStep
@@ -70,6 +70,13 @@ class Plan:
     def mixed(self) -> tuple[str, ...]:
         """The components that now have another version than kube-apiserver: an upgrade was left in its middle."""
         return other_versions((change for step in self.steps for change in step.images), self.current)
+
+    @property
+    def another_minor(self) -> bool:
+        """Whether any component gets another minor: kube-apiserver, or one that an upgrade has left behind."""
+        return self.target.minors_after(self.current) != 0 or change_minor(
+            change for step in self.steps for change in step.images
+        )
 
     @property
     def digest(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.unit.preflight.conftest import World
+from tests.unit.preflight.conftest import World, workload
 from upgrader.preflight.backups import check_backups
 
 
@@ -13,5 +13,16 @@ def test_a_minor_upgrade_without_a_backup_is_a_warning(world: World) -> None:
     context = replace(world.context(), takes_backups=False)
     assert [(item.id, item.severity) for item in check_backups(context)] == [("backup.none", "warning")]
     assert list(check_backups(replace(context, takes_backups=True))) == []
-    assert context.observed.server is not None
-    assert list(check_backups(replace(context, target=context.observed.server))) == []
+    world.target = world.observed.server
+    assert list(check_backups(replace(world.context(), takes_backups=False))) == []
+
+
+def test_a_new_run_that_completes_a_minor_upgrade_warns_as_the_first_one_did(world: World) -> None:
+    """An interrupted one has upgraded kube-apiserver, and the others are still of the minor before."""
+    image = "registry.k8s.io/kube-scheduler:{}"
+    world.before["kubernetes"], world.manifests["kubernetes"] = (
+        workload({"name": "kube-scheduler", "image": image.format(version)}) for version in ("v1.35.9", "v1.36.3")
+    )
+    world.target = world.observed.server
+    context = replace(world.context(), takes_backups=False)
+    assert [item.id for item in check_backups(context)] == ["backup.none"]

@@ -39,8 +39,7 @@ def takes_backup(taker: BackupTaker, plan: Plan, planned: Collection[str] | None
     """
     if planned is not None:
         return BACKUP in planned
-    another_minor = plan.target.minors_after(plan.current) != 0 or new_minor_of_etcd(plan)
-    return bool(taker.settings.recipients) and another_minor
+    return bool(taker.settings.recipients) and (plan.another_minor or new_minor_of_etcd(plan))
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,12 @@ import pytest
 
 from tests.unit.steps.backup.test_take import Lab
 from upgrader.model.own_steps import BACKUP
+from upgrader.model.release import ReleaseSpec
 from upgrader.model.settings import BackupSettings
 from upgrader.model.version import KubernetesVersion
 from upgrader.steps.backup.kind import BackupStep, takes_backup
 from upgrader.steps.plan import Plan
+from upgrader.steps.release.plan import PlannedRelease
 
 OLD, PATCH, NEW = KubernetesVersion(1, 36, 3), KubernetesVersion(1, 36, 4), KubernetesVersion(1, 37, 1)
 
@@ -21,6 +23,15 @@ OLD, PATCH, NEW = KubernetesVersion(1, 36, 3), KubernetesVersion(1, 36, 4), Kube
 def test_a_minor_upgrade_begins_with_a_backup(tmp_path: Path, target: KubernetesVersion, wanted: bool) -> None:
     """A patch release changes no stored version."""
     assert takes_backup(Lab(tmp_path).taker, Plan(OLD, target, ()), None) is wanted
+
+
+def test_a_mixed_cluster_changes_its_minor_too(tmp_path: Path) -> None:
+    """A new run over an interrupted one: kube-apiserver has the new minor already, and another component gets it."""
+    image = "kind: DaemonSet\nmetadata: {name: p}\nspec: {template: {spec: {containers: [{name: c, image: %s}]}}}\n"
+    before, after = (image % f"registry.k8s.io/kube-proxy:{version}" for version in (OLD, NEW))
+    step = PlannedRelease(ReleaseSpec("kubernetes", "kube-system", tmp_path), "upgrade", "", before, after, ())
+    assert takes_backup(Lab(tmp_path).taker, Plan(NEW, NEW, (step,)), None)
+    assert not takes_backup(Lab(tmp_path).taker, Plan(NEW, NEW, (replace(step, before=after),)), None)
 
 
 def test_without_recipients_there_is_none(tmp_path: Path) -> None:
