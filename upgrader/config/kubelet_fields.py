@@ -18,9 +18,9 @@ _REFUSED = {
     "cgroupRoot": "running pods would be lost",
     "cgroupsPerQOS": "running pods would be lost",
     **dict.fromkeys(
-        ("cpuManagerPolicy", "memoryManagerPolicy"),
+        ("cpuManagerPolicy", "cpuManagerPolicyOptions", "memoryManagerPolicy", "reservedMemory"),
         "the kubelet doesn't start while /var/lib/kubelet has the state of another policy. On each node: drain it, set "
-        "the policy in the kubelet's own file, remove cpu_manager_state or memory_manager_state, restart the kubelet",
+        "the field in the kubelet's own file, remove cpu_manager_state or memory_manager_state, restart the kubelet",
     ),
     "containerRuntimeEndpoint": "running pods would be lost",
     "healthzBindAddress": "the role's `node_healthz_url` may still have the old one",

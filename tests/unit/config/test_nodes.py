@@ -121,7 +121,7 @@ def test_pools_that_wait_for_a_person(tmp_path: Path, approval: str, gpu: str, f
         ("nodes: {source: {kind: packages}, drain: {onBlocked: pray}}", "onBlocked"),
         *(
             (f"{KUBELET} {{{name}: static}}}}", f"field '{name}' can't be set here: the kubelet doesn't start")
-            for name in ("cpuManagerPolicy", "memoryManagerPolicy")
+            for name in ("cpuManagerPolicy", "cpuManagerPolicyOptions", "memoryManagerPolicy", "reservedMemory")
         ),
         (
             f"{KUBELET} {{cgroupDriver: systemd}}}}",

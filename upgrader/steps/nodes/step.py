@@ -75,7 +75,7 @@ class NodesStep:
             raise RollbackFailed(
                 f"{len(failed)} of {len(before)} nodes were not restored:\n{_listed(failed)}",
                 remedy="Repair these nodes (see journalctl -u kubelet there), then run `upgrader resume`. If a node's "
-                f"machine is permanently gone, run `kubectl delete node {next(iter(failed))}`.",
+                f"machine is permanently gone, run `kubectl delete node {next(iter(failed))}`, then `upgrader resume`.",
             )
 
     def _left(self) -> tuple[list[NodeChange], Collection[str]]:

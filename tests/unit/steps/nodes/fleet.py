@@ -71,6 +71,8 @@ class Fleet:
         """Nodes on which the old programs can't be put back."""
         self.never_ready: set[str] = set()
         """Nodes that aren't Ready with the new kubelet."""
+        self.full: set[str] = set()
+        """Nodes whose disk is full, whichever kubelet they have."""
         self.kept = dict.fromkeys(names, OLD)
         """Node → the version that its restore point has."""
         self.detach: DetachPolicy | None = None
@@ -91,7 +93,8 @@ class Fleet:
         """Have its kubelet report this version; all else stays."""
         node: dict[str, Any] = dict(self.kube._objects.get(("v1", "nodes", "", name)) or {"metadata": {"name": name}})
         condition = {"type": "Ready", "status": "True" if ready else "False", "message": "kubelet says no"}
-        node["status"] = {"nodeInfo": {"kubeletVersion": str(version)}, "conditions": [condition]}
+        pressure = {"type": "DiskPressure", "status": "True" if name in self.full else "False"}
+        node["status"] = {"nodeInfo": {"kubeletVersion": str(version)}, "conditions": [condition, pressure]}
         self.kube.put(NODES, node)
 
     def add_pod(

@@ -367,11 +367,27 @@ def test_undo_of_a_machine_that_is_gone_for_good_has_a_way_out() -> None:
     fleet.irreparable.add("worker-2")
     with pytest.raises(RollbackFailed) as refused:
         step.undo(point, fleet.notes.append)
-    assert "kubectl delete node worker-2" in refused.value.remedy
+    assert "run `kubectl delete node worker-2`, then `upgrader resume`" in refused.value.remedy
     fleet.kube.delete(NODES, "worker-2")
     fleet.names = ("worker-1",)
     step.undo(point, fleet.notes.append)
     assert "worker-2: it is no longer a node of the cluster" in fleet.notes
+
+
+def test_undo_of_a_node_whose_disk_is_full_is_completed_once_it_has_room() -> None:
+    """With neither kubelet is it back: the error names the pressure, and the undo that is tried again puts it back."""
+    fleet = Fleet("worker-1", "worker-2")
+    step = fleet.step()
+    fleet.full.add("worker-2")
+    with pytest.raises(StepFailed, match="worker-2"):
+        step.apply(fleet.notes.append)
+    with pytest.raises(RollbackFailed, match=r"worker-2: .*it has DiskPressure") as refused:
+        step.undo(step.capture(), fleet.notes.append)
+    assert "`upgrader resume`" in refused.value.remedy
+    fleet.full.clear()
+    fleet.set_node("worker-2", OLD)
+    step.undo(step.capture(), fleet.notes.append)
+    assert fleet.state() == {"worker-1": AS_BEFORE, "worker-2": AS_BEFORE}
 
 
 def test_unreachable_api_is_waited_for() -> None:
