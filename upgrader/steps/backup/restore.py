@@ -125,13 +125,17 @@ class Restoration:
     def image(self) -> str:
         """The image of etcd that the manifests get; "" where they keep theirs.
 
-        The backup's, unless both are of one minor: an older etcd can't be had again from data that a newer one has
+        The backup's, unless all are of its minor: an older etcd can't be had again from data that a newer one has
         rewritten, and upstream supports no other way back than this one.
         """
-        runs, was = EtcdVersion.of_image(self.members[0].image), EtcdVersion.of_image(self.manifest.etcd)
-        if not self.manifest.etcd or all(member.image == self.manifest.etcd for member in self.members):
+        was = EtcdVersion.of_image(self.manifest.etcd)
+        if not self.manifest.etcd or all(self._is_of(was, member.image) for member in self.members):
             return ""
-        return "" if runs and was and runs.minors_after(was) == 0 else self.manifest.etcd
+        return self.manifest.etcd
+
+    def _is_of(self, was: EtcdVersion | None, image: str) -> bool:
+        runs = EtcdVersion.of_image(image)
+        return image == self.manifest.etcd or bool(runs and was and runs.minors_after(was) == 0)
 
     @property
     def bump(self) -> int:

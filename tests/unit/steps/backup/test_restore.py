@@ -293,6 +293,14 @@ def test_a_patch_of_etcd_stays(site: Site) -> None:
     assert upgraded(site, "3.6.14", "3.6.8").image == ""
 
 
+def test_one_member_of_another_minor_is_enough(site: Site) -> None:
+    """An upgrade of etcd was left in its middle: the newer one would take the older data to its own minor."""
+    restoration = upgraded(site, "3.5.26", "3.5.26")
+    site.hosts.files[OTHER.name, MANIFEST] = (ETCD % ("3.6.14", OTHER.name, "")).encode()
+    members = (restoration.members[0], read_member(site.hosts, OTHER))
+    assert replace(restoration, members=members).image == "registry.k8s.io/etcd:3.5.26-0"
+
+
 def test_flags_that_the_backups_etcd_lacks_are_refused(site: Site) -> None:
     """kubeadm writes others since v1.34: etcd 3.5 would end at once, with nothing left that runs."""
     restoration = upgraded(site, "3.6.14", "3.5.26", "\n    - --feature-gates=InitialCorruptCheck=true")
