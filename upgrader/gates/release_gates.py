@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from upgrader.gates.apiserver_gate import ApiServerGate
@@ -69,13 +70,21 @@ class GateCatalog:
         return self.health.absent(self.health_before.workers if self.health_before else None)
 
     def of_release(
-        self, release: str, manifest: str, *, namespace: str, target: KubernetesVersion | None, applied: bool = False
+        self,
+        release: str,
+        manifest: str,
+        *,
+        namespace: str,
+        target: KubernetesVersion | None,
+        applied: bool = False,
+        brought: Mapping[str, KubernetesVersion] = MappingProxyType({}),
     ) -> tuple[GateRun, ...]:
         """A release's own gates, then those of the cluster, which stand behind every step.
 
-        `applied`: the manifest has just been applied, and no one else may have changed its workloads since.
+        `applied`: the manifest has just been applied, and no one else may have changed its workloads since. `brought`:
+        the containers that have got another image, with the version that it has to be of.
         """
-        own = self.own(release, manifest, namespace=namespace, target=target, applied=applied)
+        own = self.own(release, manifest, namespace=namespace, target=target, applied=applied, brought=brought)
         return own + self.of_cluster()
 
     def of_undo(
@@ -94,6 +103,7 @@ class GateCatalog:
         target: KubernetesVersion | None,
         applied: bool = False,
         images: bool = True,
+        brought: Mapping[str, KubernetesVersion] = MappingProxyType({}),
     ) -> tuple[GateRun, ...]:
         """The gates of a release as its rendered manifest says: one a workload, then those that it is known for.
 
@@ -106,7 +116,7 @@ class GateCatalog:
         for ref in workloads_in(manifest, namespace):
             if ref in sets:
                 continue
-            gate = replace(self._rollout(release, manifest, ref), applied=templates.get(ref, {}))
+            gate = replace(self._rollout(release, manifest, ref, brought), applied=templates.get(ref, {}))
             # What ran before a run is not judged once it runs again: a rollback would fail for it.
             gates.append(gate if images else replace(gate, images={}, asked=None))
             if ref.name == release == "kube-apiserver":
@@ -120,10 +130,12 @@ class GateCatalog:
                 gates.append(CheckpointGate(self.kube, self.cluster, ref))
         return (*map(self.run, gates), *self._of_stateful_sets(sets.values()))
 
-    def _rollout(self, release: str, manifest: str, ref: WorkloadRef) -> RolloutGate:
+    def _rollout(
+        self, release: str, manifest: str, ref: WorkloadRef, brought: Mapping[str, KubernetesVersion]
+    ) -> RolloutGate:
         if release not in BUILT_IN_CHARTS:  # it may be for nodes that this cluster doesn't have
             return RolloutGate(self.kube, ref, allow_none=True, absent=self._absent)
-        asked = AskedVersions([host.name for host in self.cluster.controllers], self.memory.versions)
+        asked = AskedVersions([host.name for host in self.cluster.controllers], self.memory.versions, brought)
         planned = images_of(pod_spec(manifest, ref.name))
         return RolloutGate(self.kube, ref, absent=self._absent, images=planned, asked=asked)
 

@@ -58,12 +58,15 @@ _NOT_BUILT_IN = KubernetesVersion(0, 0, 0)
 class AskedVersions:
     """Compares what pods say with the versions that their images' tags name.
 
-    What says nothing (its log was rotated, or may not be read) is judged by its image alone, as is an image by digest.
+    What says nothing (its log was rotated, or may not be read) is judged by its image alone, as is an image by digest
+    that the run hasn't changed.
     """
 
     controllers: Collection[str]
     """Of a DaemonSet, the pods on these nodes are asked: it may have one on each of thousands."""
     memory: VersionMemory = field(default_factory=VersionMemory)
+    brought: Mapping[str, KubernetesVersion] = field(default_factory=dict)
+    """Container → the version that its new image has to be of, where the image names none."""
 
     def judge(self, kube: Kube, reading: Reading, planned: Mapping[str, str]) -> Verdict | None:
         """None where nothing contradicts. Raises ApiUnavailable."""
@@ -72,7 +75,7 @@ class AskedVersions:
             if not pod.ready or (ref.kind == "DaemonSet" and pod.node not in self.controllers):
                 continue
             for item in pod.containers:
-                wanted = image_version(item.name, planned.get(item.name, ""))
+                wanted = image_version(item.name, planned.get(item.name, "")) or self._brought(item.name)
                 said = self._said(kube, pod, item) if wanted else None
                 if said not in (None, wanted):
                     return pending(
@@ -81,6 +84,9 @@ class AskedVersions:
                         remedy=f"Check which version the registry has under that name. {describe_workload(ref)}",
                     )
         return None
+
+    def _brought(self, name: str) -> KubernetesVersion | None:
+        return self.brought.get(name) if name in _COMPONENTS else None
 
     def _said(self, kube: Kube, pod: Pod, item: Container) -> KubernetesVersion | None:
         if item.name not in (*_COMPONENTS, "coredns"):

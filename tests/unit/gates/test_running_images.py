@@ -33,6 +33,7 @@ def verdict(
     name: str = SCHEDULER,
     image: str = IMAGE,
     memory: GateMemory | None = None,
+    brought: KubernetesVersion | None = None,
     **more: bool,
 ) -> Verdict:
     """What the gate of a workload of the release `kubernetes` says, planned with this image and just applied."""
@@ -40,7 +41,9 @@ def verdict(
     catalog = GateCatalog(kube, FakeClock(), cluster, GatePolicy(1, 1.0, 60.0), memory=memory or GateMemory())
     manifest = MANIFEST.format(kind=kind, name=name, image=image)
     more = {"applied": True, **more}
-    return catalog.own("kubernetes", manifest, namespace="kube-system", target=None, **more)[0].gate.check()
+    new = {name: brought} if brought else {}
+    gates = catalog.own("kubernetes", manifest, namespace="kube-system", target=None, brought=new, **more)
+    return gates[0].gate.check()
 
 
 def two_pods(
@@ -238,6 +241,27 @@ def test_log_that_can_not_be_read(kube: FakeKube, cluster: Cluster, error: ApiEr
     log(kube, "kube-scheduler-1-controller-1", SCHEDULER, error)
     assert verdict(kube, cluster, memory=memory).kind is first
     assert verdict(kube, cluster, memory=memory).kind is VerdictKind.HOLDS
+
+
+@pytest.mark.parametrize("image", ["registry.k8s.io/kube-scheduler@sha256:1", "corp/kube-scheduler:2026.11.3"])
+def test_a_new_image_without_a_version_is_asked_whether_it_is_of_the_target(
+    kube: FakeKube, cluster: Cluster, image: str
+) -> None:
+    """Somebody has pinned the digest of another release: the run doesn't succeed with that."""
+    two_pods(kube, "x@sha256:1", "x@sha256:1", image=image)
+    target = KubernetesVersion(1, 37, 1)
+    for said, kind in (("v1.36.9", VerdictKind.PENDING), ("v1.37.1", VerdictKind.HOLDS)):
+        log(kube, "kube-scheduler-1-controller-1", SCHEDULER, f'"Starting Kubernetes Scheduler" version="{said}"')
+        assert verdict(kube, cluster, image=image, brought=target).kind is kind
+
+
+def test_a_new_image_of_coredns_has_a_version_of_its_own(kube: FakeKube, cluster: Cluster) -> None:
+    """It is none of Kubernetes."""
+    add_deployment(kube, DNS)
+    pod = add_pod(kube, DNS, running(DNS, image="corp/coredns@sha256:1"))
+    log(kube, pod, DNS, "CoreDNS-1.13.1")
+    found = verdict(kube, cluster, DNS, "corp/coredns@sha256:1", brought=KubernetesVersion(1, 37, 1))
+    assert found.kind is VerdictKind.HOLDS
 
 
 def test_an_image_by_digest_is_not_asked(kube: FakeKube, cluster: Cluster) -> None:

@@ -19,6 +19,7 @@ from upgrader.engine.state.run_state import RunState, StepState
 from upgrader.errors import RollbackFailed, UsageError
 from upgrader.gates.kubernetes_kinds import WORKLOADS
 from upgrader.gates.nodes_gate import NodesGate
+from upgrader.gates.rollout_gate import RolloutGate
 from upgrader.model.bundle_index import BundledImages, BundleIndex
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.health_before import HealthBefore
@@ -399,6 +400,27 @@ def test_what_was_read_beside_helm_answers_no_gate_behind_it() -> None:
     kube.delete(WORKLOADS["Deployment"], name, "kube-system")
     (rollout,) = (run.gate for run in item.gates if run.gate.name == f"deployment/{name}")
     assert "does not exist" in rollout.check().reason
+
+
+BY_DIGEST = """
+kind: Deployment
+metadata: {name: kube-scheduler}
+spec: {template: {spec: {containers: [{name: kube-scheduler, image: "registry.k8s.io/kube-scheduler@sha256:%s"}]}}}
+"""
+
+
+@pytest.mark.parametrize(("target", "asked"), [(NEW, {"kube-scheduler": NEW}), (OLD, {})])
+def test_upgrade_by_digest_is_asked_for_the_targets_version(
+    target: KubernetesVersion, asked: dict[str, KubernetesVersion]
+) -> None:
+    """No tag says which one the new digest is; a run at the same version may change it to whatever the values say."""
+    release = replace(planned("kubernetes", "upgrade"), before=BY_DIGEST % 1, after=BY_DIGEST % 2)
+    (item,) = (each for each in builder().forward(Plan(OLD, target, (release,))).steps if each.step.name == "kubernetes")
+    (gate,) = (run.gate for run in item.gates if run.gate.name == "deployment/kube-scheduler")
+    assert isinstance(gate, RolloutGate) and gate.asked is not None
+    assert dict(gate.asked.brought) == asked
+    (back,) = (run.gate for run in item.undo_gates if run.gate.name == "deployment/kube-scheduler")
+    assert isinstance(back, RolloutGate) and back.asked is None, "what ran before isn't judged"
 
 
 GROUP = """

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import ClassVar
 
 from upgrader.engine.state.run_state import RunState, StepState
@@ -82,7 +83,9 @@ class ReleaseKind(PlannedKind[PlannedRelease]):
         """The same with these gates beside those of its manifest."""
         spec, wrap = planned.spec, self.wraps.get(planned.name, _as_it_is)
         changes = planned.action != "unchanged"
-        gates = with_own_policy(self._gates(spec, planned.after, plan.target, applied=changes), further)
+        new = {change.container: plan.target for change in planned.images} if plan.target != plan.current else {}
+        own = self._gates(spec, planned.after, plan.target, applied=changes, brought=new)
+        gates = with_own_policy(own, further)
         undo_gates = self._undo_gates(spec, planned.before, plan.current)
         groups = groups_in(spec.namespace, planned.before, planned.after) | self.context.groups(planned.name)
         if not changes:
@@ -190,10 +193,17 @@ class ReleaseKind(PlannedKind[PlannedRelease]):
         return ReleaseInspector(spec, self.context.tools.helm, self.context.tools.clock, timeout_seconds, self._down)
 
     def _gates(
-        self, spec: ReleaseSpec, manifest: str, target: KubernetesVersion | None, *, applied: bool = False
+        self,
+        spec: ReleaseSpec,
+        manifest: str,
+        target: KubernetesVersion | None,
+        *,
+        applied: bool = False,
+        brought: Mapping[str, KubernetesVersion] = MappingProxyType({}),
     ) -> tuple[GateRun, ...]:
-        gates = self.context.gates
-        return gates.of_release(spec.name, manifest, namespace=spec.namespace, target=target, applied=applied)
+        return self.context.gates.of_release(
+            spec.name, manifest, namespace=spec.namespace, target=target, applied=applied, brought=brought
+        )
 
     def _undo_gates(self, spec: ReleaseSpec, manifest: str, target: KubernetesVersion | None) -> tuple[GateRun, ...]:
         own = self.context.gates.of_undo(spec.name, manifest, namespace=spec.namespace, target=target)
