@@ -33,6 +33,7 @@ def verdict(
     name: str = SCHEDULER,
     image: str = IMAGE,
     memory: GateMemory | None = None,
+    *,
     brought: KubernetesVersion | None = None,
     **more: bool,
 ) -> Verdict:
@@ -119,7 +120,7 @@ def test_one_name_two_contents(kube: FakeKube, cluster: Cluster) -> None:
 def test_what_the_run_did_not_apply_may_differ(kube: FakeKube, cluster: Cluster, more: dict[str, bool]) -> None:
     """Nodes have had these for long, of a release that doesn't change, or behind a rollback: it would fail for that."""
     two_pods(kube, "registry.k8s.io/kube-scheduler@sha256:1", "registry.k8s.io/kube-scheduler@sha256:2")
-    assert verdict(kube, cluster, SCHEDULER, IMAGE, None, **more).kind is VerdictKind.HOLDS
+    assert verdict(kube, cluster, SCHEDULER, IMAGE, None, brought=None, **more).kind is VerdictKind.HOLDS
 
 
 def test_node_that_is_no_machine_reports_no_image(kube: FakeKube, cluster: Cluster) -> None:

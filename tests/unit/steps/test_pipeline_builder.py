@@ -415,7 +415,9 @@ def test_upgrade_by_digest_is_asked_for_the_targets_version(
 ) -> None:
     """No tag says which one the new digest is; a run at the same version may change it to whatever the values say."""
     release = replace(planned("kubernetes", "upgrade"), before=BY_DIGEST % 1, after=BY_DIGEST % 2)
-    (item,) = (each for each in builder().forward(Plan(OLD, target, (release,))).steps if each.step.name == "kubernetes")
+    (item,) = (
+        each for each in builder().forward(Plan(OLD, target, (release,))).steps if each.step.name == "kubernetes"
+    )
     (gate,) = (run.gate for run in item.gates if run.gate.name == "deployment/kube-scheduler")
     assert isinstance(gate, RolloutGate) and gate.asked is not None
     assert dict(gate.asked.brought) == asked

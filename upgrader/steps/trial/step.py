@@ -41,7 +41,7 @@ class TrialStep(OneWay):
 
     def summary(self) -> str:
         names = dict.fromkeys(f"{program.command.component} {program.command.version}" for program in self.programs)
-        return "read on the controllers by " + ", ".join(names)
+        return "flags and files validated by " + ", ".join(names)
 
     def findings(self, note: Callable[[str], None]) -> tuple[Finding, ...]:
         """What is found, as the operator's policy has it. Raises ApiError."""

@@ -38,7 +38,7 @@ def apply(kube: Kubelets, skips: Skips = NO_SKIPS, severities: dict[str, Severit
     step = TrialStep.of(plan(), Trial(kube, FakeClock(), CONTROLLERS), severities or {}, skips)
     assert step is not None
     assert step.name == "trial"
-    assert step.summary() == "read on the controllers by kube-apiserver v1.37.1"
+    assert step.summary() == "flags and files validated by kube-apiserver v1.37.1"
     step.apply(notes.append)
     return notes
 
