@@ -45,6 +45,9 @@ _BESIDE = ".upgrader-new"
 _AT_ONCE = 4 << 20
 """Bytes."""
 
+_LABEL = "security.selinux"
+"""The attribute of a file that holds its label."""
+
 
 class Owner(NamedTuple):
     """Whose a file is, and who may do what with it; -1: whose process makes it."""
@@ -106,15 +109,16 @@ def own(number: int, owner: Owner) -> None:
 def replace(path: Name, content: Content, owner: Owner = OWN, *, sha256: str = "", beside: Name = "") -> None:
     """Write a file beside `path`, onto the disk, and rename it: there is the old file or the new one, never a part.
 
-    With `sha256`, what was written must have it. `beside` is where it is written; processes that may do so at the same
-    time have to name different ones. Raises ValueError where the SHA-256 is another one, OSError where the disk is
-    full.
+    It keeps the label by which SELinux knows the old one. With `sha256`, what was written must have it. `beside` is
+    where it is written; processes that may do so at the same time have to name different ones. Raises ValueError where
+    the SHA-256 is another one, OSError where the disk is full.
     """
     beside = beside or _beside(path)
     try:
         write(beside, content, owner)
         if sha256 and (written := sha256_of(beside)) != sha256:
             raise ValueError(f"{os.fspath(path)}: the new content has the SHA-256 {written}, not {sha256}")
+        _keep_label(path, beside)
         os.rename(beside, path)
     except BaseException:
         remove(beside)
@@ -182,6 +186,12 @@ def copier(source: Name) -> Callable[[BinaryIO], object]:
                 os.fdatasync(stream.fileno())
 
     return copy
+
+
+def _keep_label(path: Name, new: Name) -> None:
+    """Without SELinux, and where the old file isn't there, there is none; its folder gives the new one a label then."""
+    with contextlib.suppress(OSError):
+        os.setxattr(new, _LABEL, os.getxattr(path, _LABEL))
 
 
 def _beside(path: Name) -> str:

@@ -7,6 +7,7 @@ import subprocess
 import tempfile
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.executable_label import let_systemd_execute
 from ansible.module_utils.kubelet_unit import (
     UnitError,
     complaint,
@@ -98,6 +99,7 @@ def main() -> None:
                 over[module.params["configuration_file"]] = os.path.join(folder, "configuration.yaml")
                 with open(os.path.join(folder, "configuration.yaml"), "w", encoding="utf-8") as stream:
                     stream.write(module.params["configuration"])
+            let_systemd_execute(program)
             command = trial_command(unit, program, replaced, over)
             ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     except (UnitError, OSError, subprocess.TimeoutExpired) as error:
