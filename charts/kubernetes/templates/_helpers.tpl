@@ -61,7 +61,6 @@ helm.sh/resource-policy: keep
   "controllers" "*,bootstrapsigner,tokencleaner"
   "use-service-account-credentials" "true"
   "cluster-name" .Values.network.clusterName
-  "service-cluster-ip-range" .Values.network.serviceSubnet
   "client-ca-file" (printf "%s/ca.crt" $pki)
   "root-ca-file" (printf "%s/ca.crt" $pki)
   "cluster-signing-cert-file" (printf "%s/%s" $pki (.Values.pki.signingCertificate | default "ca.crt"))
@@ -69,9 +68,11 @@ helm.sh/resource-policy: keep
   "requestheader-client-ca-file" (printf "%s/front-proxy-ca.crt" $pki)
   "service-account-private-key-file" (printf "%s/sa.key" $pki)
 -}}
+{{- /* As kubeadm: only the allocation of pod subnets needs the range of services, to leave it out. */}}
 {{- with .Values.network.podSubnet }}
 {{- $_ := set $own "cluster-cidr" . }}
 {{- $_ := set $own "allocate-node-cidrs" "true" }}
+{{- $_ := set $own "service-cluster-ip-range" $.Values.network.serviceSubnet }}
 {{- end }}
 {{- with .Values.emulatedVersion }}
 {{- $_ := set $own "emulated-version" . }}

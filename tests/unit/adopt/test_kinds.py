@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from tests.unit.adopt.kubeadm_cluster import facts
-from tests.unit.adopt.kubeadm_pods import FLAGS, kubeadm_facts, kubeadm_pod, volume
+from tests.unit.adopt.kubeadm_pods import FLAGS, PKI, kubeadm_facts, kubeadm_pod, volume
 from upgrader.adapters.helm import HelmAdapter
 from upgrader.adopt.derive import Derived, derive_values
-from upgrader.adopt.facts import KubeadmFacts
+from upgrader.adopt.facts import ControllerFacts, KubeadmFacts, StaticPod
 from upgrader.adopt.same_everywhere import check_same_everywhere
+from upgrader.adopt.undo_differences import check_undo, released_in
 from upgrader.adopt.values import base_values
 from upgrader.config.charts import charts_folder
 from upgrader.errors import Blocked
@@ -76,6 +77,35 @@ def test_hardened_control_plane_keeps_its_log_and_its_keys(helm: HelmAdapter) ->
     assert mounts["/etc/kubernetes/audit/policy.yaml"] == ("/etc/kubernetes/audit/policy.yaml", True)
     assert mounts["/etc/kubernetes/enc"] == ("/etc/kubernetes/enc", True)
     assert "/etc/kubernetes/pki" not in mounts, "it has the keys of the CAs"
+
+
+def _without(component: str, *flags: str) -> StaticPod:
+    """kubeadm's static pod of a cluster that has no need of these flags."""
+    words = [f"--{name}={value}" for name, value in FLAGS[component].items() if name not in flags]
+    return kubeadm_pod(component, container={"command": [component, *words]})
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        kubeadm_pod("kube-apiserver"),
+        kubeadm_pod("kube-apiserver", {"anonymous-auth": "True", "bind-address": "::", "profiling": "False"}),
+        kubeadm_pod("kube-apiserver", {"goaway-chance": "0.01", "token-auth-file": f"{PKI}/tokens.csv"}),
+        kubeadm_pod("kube-apiserver", container={"env": [{"name": "HTTPS_PROXY", "value": "http://proxy"}]}),
+        _without("kube-controller-manager", "allocate-node-cidrs", "cluster-cidr", "service-cluster-ip-range"),
+        kubeadm_pod("kube-scheduler", {"config": f"{PKI}/scheduler.yaml"}),
+    ],
+    ids=["kubeadm", "Kubespray", "graceful and with tokens", "behind a proxy", "no podSubnet", "a configuration"],
+)
+def test_an_adoption_can_be_undone_at_once(helm: HelmAdapter, pod: StaticPod) -> None:
+    """What it gives to a component by itself is no difference that an undo would lose."""
+    known = kubeadm_facts(pod)
+    derived = _derived(helm, known)
+    manifests = [
+        helm.render(ReleaseSpec(name, "kube-system", charts_folder() / name, derived.values[name]), offline=True)
+        for name in ("kube-apiserver", "kubernetes")
+    ]
+    check_undo([ControllerFacts(each.host, {}, each.active) for each in known.controllers], released_in(manifests))
 
 
 def test_kubesprays_folders_are_taken_over(helm: HelmAdapter) -> None:
