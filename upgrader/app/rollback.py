@@ -74,7 +74,7 @@ class RunToRollBack:
         proposed = ProposedRollback(run, why, follow(run.state, why, run.session.tools.clock.now()))
         with run.front_end.busy():
             check_unchanged(run.session.tools.helm, proposed.steps)
-            check_kubelets(run.session.tools.kube, run.state.current, proposed.steps)
+            check_kubelets(run.session.tools.kube, run.state.current, run.state.target, proposed.steps)
         return proposed
 
 

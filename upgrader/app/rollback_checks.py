@@ -38,14 +38,18 @@ def check_unchanged(helm: Helm, steps: Iterable[StepState]) -> None:
             )
 
 
-def check_kubelets(kube: Kube, current: KubernetesVersion | None, steps: Iterable[StepState]) -> None:
-    """Raise Blocked where kube-apiserver would return to a version that is older than a kubelet's.
+def check_kubelets(
+    kube: Kube, current: KubernetesVersion | None, target: KubernetesVersion | None, steps: Iterable[StepState]
+) -> None:
+    """Raise Blocked where kube-apiserver would return from `target` to the minor of `current`, and a kubelet is newer.
 
     The kubelets that the run has upgraded return before it does.
     """
     points = [step.restore_point for step in steps if step.restore_point]
     if current is None or not any(point.release == _API_SERVER for point in points):
         return
+    if target is not None and target.minors_after(current) == 0:
+        return  # what is newer is newer than both, as after a restore
     returning = {item.node: item.version for point in points for item in point.nodes}
     kubelets = {**kubelet_versions(kube), **returning}
     newer = {name: kubelet for name, kubelet in kubelets.items() if current.minors_after(kubelet) < 0}

@@ -21,7 +21,7 @@ from upgrader.gates.kubernetes_kinds import NODES
 from upgrader.model.release import NodeBefore, RestorePoint
 from upgrader.model.version import KubernetesVersion
 
-OLD = KubernetesVersion(1, 36, 3)
+OLD, PATCH, NEW = KubernetesVersion(1, 36, 3), KubernetesVersion(1, 36, 4), KubernetesVersion(1, 37, 1)
 
 
 @pytest.fixture
@@ -85,12 +85,21 @@ def test_api_server_does_not_return_below_a_kubelet(kubelet: str, allowed: bool)
     kube = FakeKube()
     kube.put(NODES, {"metadata": {"name": "worker-1"}, "status": {"nodeInfo": {"kubeletVersion": kubelet}}})
     if allowed:
-        check_kubelets(kube, OLD, [step()])
+        check_kubelets(kube, OLD, NEW, [step()])
         return
     with pytest.raises(Blocked, match=r"return to v1\.36\.3, and these kubelets are newer: worker-1 \(v1\.37\.0\)"):
-        check_kubelets(kube, OLD, [step()])
-    check_kubelets(kube, OLD, [StepState("app", "passed", restore_point=RestorePoint("app", "default", 1))])
-    check_kubelets(kube, None, [step()])
+        check_kubelets(kube, OLD, NEW, [step()])
+    check_kubelets(kube, OLD, NEW, [StepState("app", "passed", restore_point=RestorePoint("app", "default", 1))])
+    check_kubelets(kube, None, None, [step()])
+
+
+def test_rollback_within_a_minor_asks_no_kubelet() -> None:
+    """After a restore, kubelets may be newer than the API server: a patch that was upgraded since can be taken back."""
+    kube = FakeKube()
+    kube.put(NODES, {"metadata": {"name": "worker-1"}, "status": {"nodeInfo": {"kubeletVersion": "v1.37.1"}}})
+    check_kubelets(kube, OLD, PATCH, [step()])
+    with pytest.raises(Blocked):
+        check_kubelets(kube, OLD, None, [step()])
 
 
 def test_kubelets_that_the_rollback_returns_are_no_obstacle() -> None:
@@ -98,10 +107,10 @@ def test_kubelets_that_the_rollback_returns_are_no_obstacle() -> None:
     kube = FakeKube()
     nodes = StepState("nodes-workers", "passed", restore_point=RestorePoint(nodes=(NodeBefore("worker-1", OLD),)))
     kube.put(NODES, {"metadata": {"name": "worker-1"}, "status": {"nodeInfo": {"kubeletVersion": "v1.37.1"}}})
-    check_kubelets(kube, OLD, [nodes, step()])
+    check_kubelets(kube, OLD, NEW, [nodes, step()])
     kube.put(NODES, {"metadata": {"name": "worker-2"}, "status": {"nodeInfo": {"kubeletVersion": "v1.37.1"}}})
     with pytest.raises(Blocked, match=r"newer: worker-2 \(v1\.37\.1\)"):
-        check_kubelets(kube, OLD, [nodes, step()])
+        check_kubelets(kube, OLD, NEW, [nodes, step()])
 
 
 def _proposed(helm: FakeHelm, kube: FakeKube, current: KubernetesVersion) -> object:
