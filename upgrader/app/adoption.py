@@ -60,7 +60,7 @@ _BEFORE_ADOPTION = (
     "certificates",
 )
 _CHECKS = tuple((name, check) for name, check in CHECKS if name in _BEFORE_ADOPTION)
-_BEFORE_UNDO = ("access", "hosts", "webhooks", "helm")
+_BEFORE_UNDO = ("access", "hosts", "nodes", "webhooks", "helm")
 _CHECKS_OF_UNDO = tuple((name, check) for name, check in CHECKS if name in _BEFORE_UNDO)
 
 

@@ -9,10 +9,13 @@ from typing import Any
 import pytest
 
 from tests.unit.app.test_controllers_change import Place, healthy_place
+from tests.unit.gates.builders import add_node
 from upgrader.app import adoption
 from upgrader.app.execution import NewRun
 from upgrader.app.front_end import FrontEnd
 from upgrader.errors import Blocked
+from upgrader.gates.kubernetes_kinds import NODES
+from upgrader.model.left_out import CONTROL_PLANE
 from upgrader.model.run_kind import RunKind
 
 
@@ -20,7 +23,8 @@ from upgrader.model.run_kind import RunKind
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     """An adopted cluster; what compares kubeadm's files with the releases has tests of its own, and finds nothing."""
     found = healthy_place(tmp_path, monkeypatch, adoption)
-    monkeypatch.setattr(adoption, "_CHECKS_OF_UNDO", ())
+    nodes = tuple(check for check in adoption._CHECKS_OF_UNDO if check[0] == "nodes")
+    monkeypatch.setattr(adoption, "_CHECKS_OF_UNDO", nodes)
     monkeypatch.setattr(adoption, "released_in", lambda _: {})
     monkeypatch.setattr(adoption, "read_controllers", lambda *_: ())
     monkeypatch.setattr(adoption, "_check_originals", lambda _: None)
@@ -32,6 +36,19 @@ def test_an_upgrade_without_its_end_is_not_followed_by_an_undo(place: Place) -> 
     place.interrupt(RunKind.UPGRADE)
     with pytest.raises(Blocked, match=r"upgrade .* is not complete \(interrupted\)"):
         adoption.propose_undo(place.folder, FrontEnd(), take_over=False).__enter__()
+
+
+def test_an_undo_leaves_no_controller_without_a_control_plane(place: Place) -> None:
+    """One that the inventory lacks has the releases' pods, and would keep nothing once they are removed."""
+    add_node(place.kube, "controller-9")
+    node = dict(place.kube.get(NODES, "controller-9") or {})
+    place.kube.put(NODES, {**node, "metadata": {**node["metadata"], "labels": {CONTROL_PLANE: ""}}})
+    with (
+        adoption.propose_undo(place.folder, FrontEnd(), take_over=False) as proposed,
+        pytest.raises(Blocked, match="a check blocks the undo of the adoption") as refused,
+    ):
+        proposed.execute()
+    assert "controller-9: a control-plane node that is not in the inventory" in str(refused.value)
 
 
 def test_each_step_of_an_undo_is_compared_with_what_worked_before(
