@@ -26,7 +26,7 @@ from upgrader.engine.journal.journal_file import JOURNAL, Journal, read_journal
 from upgrader.engine.locks.group_notes import GroupNotes
 from upgrader.engine.state.event_fold import fold
 from upgrader.engine.state.run_state import RunState
-from upgrader.errors import Interrupted, RollbackFailed, StepFailed, UpgraderError, UsageError
+from upgrader.errors import ApiError, Interrupted, RollbackFailed, StepFailed, UpgraderError, UsageError
 from upgrader.gates.availability.phases import Phases
 from upgrader.gates.availability.series_file import SERIES
 from upgrader.gates.availability_gate import with_availability_gates
@@ -54,6 +54,7 @@ from upgrader.model.version import KubernetesVersion
 from upgrader.model.webhook_ref import WebhookRef
 from upgrader.pipeline import Pipeline
 from upgrader.ports import Reporter
+from upgrader.preflight.down_controllers import down_controllers
 from upgrader.rendering import Templates
 from upgrader.reporting.report.formats import write_reports
 from upgrader.reporting.report.plan_diffs import DIFFS, keep_diffs
@@ -150,7 +151,7 @@ def execute_run(session: Session, front_end: FrontEnd, new: NewRun, *, held: Hel
     if plan:
         keep_diffs(folder / DIFFS, [step.document(None) for step in plan.every_step])
     result, state = _reported(session, front_end, job, journal, held)
-    return FinishedRun(state, folder, _error(result, state, session.settings))
+    return FinishedRun(state, folder, _past_the_dead(session, state, _error(result, state, session.settings)))
 
 
 def _make(folder: Path) -> None:
@@ -187,6 +188,7 @@ def continue_run(
     journal = Journal.reopen(path, session.tools.clock)
     result, state = _reported(session, run.front_end, job, journal, run.held)
     error = None if state.rolled_back_as_requested else _error(result, state, session.settings)
+    error = _past_the_dead(session, state, error)
     if error is not None and not run.newest:
         error.remedy = naming(error.remedy, run.folder.name)
     return FinishedRun(state, run.folder, error)
@@ -335,6 +337,19 @@ def _error(result: RunResult, state: RunState, settings: Settings) -> UpgraderEr
             return RollbackFailed(result.reason, remedy=f"{remedy}{again}")
         case "interrupted":
             return Interrupted(result.reason, remedy=result.remedy if upgrade else "Run the same command again.")
+
+
+def _past_the_dead(session: Session, state: RunState, error: UpgraderError | None) -> UpgraderError | None:
+    """With the way on where a controller that won't be back keeps an upgrade from each of its ends."""
+    if state.kind is RunKind.UPGRADE and isinstance(error, RollbackFailed):
+        tools = session.tools
+        with suppress(ApiError):
+            for name in down_controllers(tools.kube, tools.hosts, session.cluster):
+                error.remedy += (
+                    f"\nController {name} is down. If its machine is gone for good, `upgrader resume` can't complete "
+                    f"the run: upgrader controllers remove {name} --dead\nThen start a new one: upgrader run"
+                )
+    return error
 
 
 def _left_to_repair(state: RunState, told: str) -> Iterator[str]:

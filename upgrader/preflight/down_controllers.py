@@ -18,6 +18,7 @@ from upgrader.preflight.context import PreflightContext
 __all__ = [
     "LEAST_CONTROLLERS",
     "check_left_out",
+    "down_controllers",
     "etcd_problem",
     "half_left_out",
     "is_down",
@@ -54,6 +55,11 @@ def is_down(kube: Kube, hosts: Hosts, host: Host, node: KubeObject | None) -> bo
     except HostError:
         return False  # something answers there, or it isn't known: as with a host key that has changed
     return False
+
+
+def down_controllers(kube: Kube, hosts: Hosts, cluster: Cluster) -> tuple[str, ...]:
+    """The controllers that are down, by name. Raises ApiError."""
+    return tuple(host.name for host in cluster.controllers if is_down(kube, hosts, host, kube.get(NODES, host.name)))
 
 
 def serves(kube: Kube, addresses: Collection[str]) -> bool:

@@ -17,6 +17,7 @@ from testkit.fakes.hosts import FakeHosts
 from testkit.fakes.kube import FakeKube
 from testkit.fakes.playbooks import FakePlaybooks
 from tests.unit.gates.availability.server import ApiServer
+from tests.unit.gates.builders import add_down_node, add_node
 from upgrader.adapters.clock import SystemClock
 from upgrader.app import execution
 from upgrader.app.execution import FinishedRun, NewRun, execute_run
@@ -32,12 +33,12 @@ from upgrader.engine.locks.cluster_lock import acquire
 from upgrader.engine.locks.fence import Fence
 from upgrader.engine.locks.lease_object import Holder
 from upgrader.engine.state.run_state import RunState, StepState
-from upgrader.errors import JournalError, UsageError
+from upgrader.errors import JournalError, RollbackFailed, UsageError
 from upgrader.gates.availability.series_file import SERIES, SeriesWriter
 from upgrader.gates.continuity.api_services import REPAIR
 from upgrader.gates.kubernetes_kinds import EVENTS, WORKLOADS
 from upgrader.gates.rollout_gate import RolloutGate
-from upgrader.model.cluster import Cluster
+from upgrader.model.cluster import Cluster, Host
 from upgrader.model.event import LockTakenOver, RunStarted, StepApplied, StepEnded, StepStarted
 from upgrader.model.observability import ObservabilitySettings
 from upgrader.model.release import RestorePoint
@@ -46,7 +47,7 @@ from upgrader.model.settings import AvailabilitySettings, GatePolicy, ReleaseSet
 from upgrader.model.version import KubernetesVersion
 from upgrader.model.workload import WorkloadRef
 from upgrader.pipeline import GateRun, Pipeline, PipelineStep
-from upgrader.ports import Clock, Tools
+from upgrader.ports import Clock, CommandResult, Tools
 from upgrader.reporting.report import formats
 from upgrader.reporting.report.headline import headline
 from upgrader.steps.verify import VerifyStep
@@ -119,6 +120,37 @@ def test_what_a_rollback_could_not_repair_is_said(told: str) -> None:
     assert error.remedy.count(REPAIR) == 1
     sentence = headline(state).sentence
     assert "The cluster is healthy" not in sentence and sentence.endswith(f"healthy at v1.36.3, but {unread}.")
+
+
+def test_controller_that_died_in_the_run_is_named_with_the_way_on() -> None:
+    """No gate passes without it, neither forward nor back, and `resume` fails as often as it is run. What comes after
+    that way is tested with the removal of controllers.
+    """
+    kube, hosts = FakeKube(), FakeHosts()
+    cluster = Cluster(
+        Path("/c"), Path("/c/k"), "demo", Path("/c/h"), tuple(Host(f"c{n}", f"10.0.0.{n}") for n in (1, 2))
+    )
+    site: Any = SimpleNamespace(
+        settings=settings_in(Path("/c")), cluster=cluster, tools=SimpleNamespace(kube=kube, hosts=hosts)
+    )
+    hosts.commands["true"] = CommandResult(0, "", "")
+    for name in ("c1", "c2"):
+        add_node(kube, name)
+    state = RunState("r1", RunKind.UPGRADE, target=TARGET)
+
+    def remedy() -> str:
+        failed = execution._error(RunResult("failed", "node c2 is not Ready", "describe it"), state, site.settings)
+        error = execution._past_the_dead(site, state, failed)
+        assert isinstance(error, RollbackFailed)
+        return error.remedy
+
+    assert "--dead" not in remedy()
+    add_down_node(kube, "c2")
+    assert "--dead" not in remedy(), "it answers over SSH"
+    hosts.down.add("c2")
+    assert "upgrader controllers remove c2 --dead" in remedy() and "upgrader resume" in remedy()
+    kube.unavailable = True
+    assert "--dead" not in remedy(), "without the API nothing is known of it"
 
 
 def test_file_of_the_release_that_failed_is_named(tmp_path: Path) -> None:
