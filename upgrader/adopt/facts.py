@@ -12,6 +12,7 @@ from upgrader.errors import Blocked
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.config_text import read_config
 from upgrader.model.go_yaml import first_document
+from upgrader.model.kubeadm_config import certificates_folder
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Hosts, Kind, Kube, KubeObject
 
@@ -98,6 +99,11 @@ class KubeadmFacts:
     """Folders of kube-apiserver's static pod, as paths in its container, of which the chart mounts single files."""
     single_files: Mapping[str, str] = field(default_factory=dict)
     """Those files, and what others name in the folder of certificates: path in the container → on the controller."""
+
+    @property
+    def certificates(self) -> str:
+        """kubeadm's folder of certificates."""
+        return certificates_folder(self.configuration)
 
     def component(self, name: str) -> StaticPod:
         """The first controller's manifest of a component; raises Blocked when there is none anywhere."""

@@ -72,7 +72,7 @@ def _api_server(facts: KubeadmFacts, api: StaticPod, version: str, addresses: tu
         "etcd": {"servers": _flag(api, "etcd-servers", "https://127.0.0.1:2379").split(",")},
         "network": {"serviceSubnet": _flag(api, "service-cluster-ip-range", "10.96.0.0/12")},
         "serviceAccount": {"issuer": api.flags["service-account-issuer"][0]},
-        "pki": {"hostPath": str(facts.configuration.get("certificatesDir", "/etc/kubernetes/pki"))},
+        "pki": {"hostPath": facts.certificates},
         **_ca_folders(api),
         **_extras(api),
     }
@@ -93,7 +93,7 @@ def _kubernetes(facts: KubeadmFacts, version: str, controllers: int) -> Values:
             "serviceSubnet": _flag(manager, "service-cluster-ip-range", "10.96.0.0/12"),
             "clusterName": _flag(manager, "cluster-name", "kubernetes"),
         },
-        "pki": {"hostPath": str(facts.configuration.get("certificatesDir", "/etc/kubernetes/pki"))},
+        "pki": {"hostPath": facts.certificates},
         **_ca_folders(manager),
         "controllerManager": _leader(manager, version, controllers),
         "scheduler": _leader(scheduler, version, controllers),

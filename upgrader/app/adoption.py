@@ -175,8 +175,7 @@ def adoption(folder: Path, front_end: FrontEnd) -> Iterator[Adoption]:
             kubernetes = own.get("kubernetes", {})
             check_container_runtime(tools.kube, tools.hosts, cluster.controllers, own.get("pod-checkpointer", {}))
             facts = read_facts(tools.kube, tools.hosts, cluster, servers, left_alone(kubernetes))
-            pki = str(facts.configuration.get("certificatesDir", "/etc/kubernetes/pki"))
-            facts = with_single_files(tools.hosts, facts, pki)
+            facts = with_single_files(tools.hosts, facts, facts.certificates)
             addresses = node_addresses(tools.kube, cluster)
             kubeconfigs = leaders_servers(tools.hosts, facts.controllers, addresses, aliases_of(kubernetes))
             version = session.observe().server

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
 from typing import Any, Self
 
 import yaml
@@ -16,13 +17,20 @@ from upgrader.errors import UsageError
 from upgrader.model.config_text import read_config
 from upgrader.model.version import KubernetesVersion
 
-__all__ = ["CLUSTER_CONFIGURATION", "KUBEADM_CONFIG_MAP", "VERSION", "KubeadmConfig"]
+__all__ = ["CLUSTER_CONFIGURATION", "KUBEADM_CONFIG_MAP", "VERSION", "KubeadmConfig", "certificates_folder"]
 
 KUBEADM_CONFIG_MAP = "kubeadm-config"
 CLUSTER_CONFIGURATION = "ClusterConfiguration"
 """Its key in the ConfigMap."""
 VERSION = "kubernetesVersion"
 _CERTIFICATES = "/etc/kubernetes/pki"
+
+
+def certificates_folder(configuration: Mapping[str, Any]) -> str:
+    """kubeadm's folder of certificates, by its ClusterConfiguration: as kubeadm writes it in flags, where a path has no
+    slash at its end.
+    """
+    return str(PurePosixPath(str(configuration.get("certificatesDir") or _CERTIFICATES)))
 
 
 @dataclass(frozen=True)
@@ -54,7 +62,7 @@ class KubeadmConfig:
     @property
     def certificates_folder(self) -> str:
         """kubeadm's folder of certificates on the controllers. Raises ValueError."""
-        return str(self._read().get("certificatesDir") or _CERTIFICATES)
+        return certificates_folder(self._read())
 
     def fields(self, names: Sequence[str]) -> dict[str, Any]:
         """Those of these fields that the text has. Raises ValueError."""

@@ -157,6 +157,17 @@ def test_kubesprays_control_plane_with_kubeadms_etcd_is_taken_over(helm: HelmAda
     assert _mounts(helm, derived, "kube-apiserver", "kube-apiserver").keys() >= {f"{pki}/etcd/ca.crt"}
 
 
+def test_a_slash_after_the_folder_of_certificates(helm: HelmAdapter) -> None:
+    """`certificatesDir: /etc/kubernetes/pki/`: kubeadm's flags have no second slash, and every file is in the pod."""
+    plain, slash = (
+        _derived(helm, replace(known, configuration={**known.configuration, "certificatesDir": written}))
+        for known in [kubeadm_facts()]
+        for written in ("/etc/kubernetes/pki", "/etc/kubernetes//pki/")
+    )
+    assert slash.values == plain.values
+    assert replace(kubeadm_facts(), configuration={"certificatesDir": None}).certificates == "/etc/kubernetes/pki"
+
+
 def test_certificates_of_each_controllers_own_are_refused() -> None:
     """Several controllers of Kubespray name their certificates for etcd after themselves: one release can't."""
     pods = [
