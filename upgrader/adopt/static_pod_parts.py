@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from upgrader.adopt.facts import ControllerFacts, StaticPod
+from upgrader.contract.flags import is_true
 from upgrader.errors import Blocked
 
 __all__ = ["check_static_pods"]
@@ -64,13 +65,16 @@ _REMEDIES = {
     "initContainers": "Do its work on the controller itself, before the kubelet starts.",
     "hostAliases": "For kube-apiserver, write the names to /etc/hosts of each controller; for the other two, set "
     "`controlPlane.hostAliases` in values/kubernetes.yaml. Then remove them from the static pod.",
-    "securityContext": "The charts' pods run as root without capabilities, and can't read files that only another "
+    "user": "The charts' pods run as root without capabilities, and can't read files that only another "
     "user may read. Change the owner of keys and configuration to root, and remove it from the "
     "static pod (kubeadm's feature gate RootlessControlPlane sets it).",
     "command": "Let the container start the component itself, with flags of the form --NAME=VALUE, as kubeadm writes "
     "them.",
     "env": "Set the variable's value directly in the static pod.",
 }
+_USERS = frozenset({"fsGroup", "runAsGroup", "runAsNonRoot", "runAsUser", "supplementalGroups"})
+"""What of a securityContext says as whom the pod runs."""
+_ELECTION = "leader-elect"
 _OTHERWISE = "Remove it from the static pod, if the component works without it; the charts have no value for it."
 
 
@@ -78,12 +82,24 @@ def check_static_pods(controllers: Iterable[ControllerFacts]) -> None:
     """Of all static pods that run. Raises Blocked, which names the controller, the pod and the part."""
     for controller in controllers:
         for component, static in controller.active.items():
+            _check_election(controller.host.name, static)
             for part, what in _unknown(static):
                 raise Blocked(
                     f"{component}'s static pod on {controller.host.name} has {what}, which would be lost: the chart's "
                     "pod has no equivalent",
                     remedy=_REMEDIES.get(part, _OTHERWISE),
                 )
+
+
+def _check_election(host: str, static: StaticPod) -> None:
+    elects = static.flags.get(_ELECTION, ("true",))[-1]
+    if not is_true(elects):
+        raise Blocked(
+            f"{static.component}'s static pod on {host} has --{_ELECTION}={elects}: without leader election, two pods "
+            "would act at once whenever the chart's pod is replaced, and its standby pod would always act beside it",
+            remedy="Remove the flag from the static pod, on every controller: leader election is on by default. If "
+            "kubeadm has it from `extraArgs` in ConfigMap kube-system/kubeadm-config, remove it there, too.",
+        )
 
 
 def _unknown(static: StaticPod) -> Iterator[tuple[str, str]]:
@@ -108,7 +124,7 @@ def _unknown(static: StaticPod) -> Iterator[tuple[str, str]]:
             yield key, f"`{key}`"
     for where in (spec, container):
         for key in _unsafe(where.get("securityContext") or {}):
-            yield "securityContext", f"`securityContext.{key}`"
+            yield "user" if key in _USERS else "", f"`securityContext.{key}`"
     yield from _command(static.component, container)
     for entry in container.get("env") or ():
         if "valueFrom" in entry:

@@ -59,6 +59,36 @@ def test_a_container_with_more_than_the_charts_have(container: dict[str, Any], w
         check_static_pods(kubeadm_facts(kubeadm_pod("kube-apiserver", container=container)).controllers)
 
 
+@pytest.mark.parametrize("component", ["kube-controller-manager", "kube-scheduler"])
+@pytest.mark.parametrize("words", [["--leader-elect=false"], ["--leader_elect=0"], ["--leader-elect=F"]])
+def test_no_leader_election(component: str, words: list[str]) -> None:
+    """A single controller works without it. The charts' pods don't: each is replaced by another beside it, and its
+    standby starts where nobody renews the Lease; both would act.
+    """
+    with pytest.raises(Blocked, match=f"{component}'s static pod on controller-1 has --leader-elect=") as caught:
+        check_static_pods(kubeadm_facts(kubeadm_pod(component, words=words)).controllers)
+    assert "Remove the flag" in caught.value.remedy
+    check_static_pods(kubeadm_facts(kubeadm_pod(component, words=[*words, "--leader-elect=True"])).controllers)
+
+
+@pytest.mark.parametrize(
+    ("context", "owners"),
+    [
+        ({"runAsUser": 65534}, True),
+        ({"supplementalGroups": [2004]}, True),
+        ({"seLinuxOptions": {"type": "spc_t"}}, False),
+        ({"privileged": True}, False),
+    ],
+)
+def test_what_to_do_about_a_security_context(context: dict[str, Any], owners: bool) -> None:
+    """Owners of files matter only where the pod has another user: not with SELinux's options, or with all rights."""
+    pod = kubeadm_pod("kube-controller-manager", container={"securityContext": context})
+    with pytest.raises(Blocked) as caught:
+        check_static_pods(kubeadm_facts(pod).controllers)
+    assert ("RootlessControlPlane" in caught.value.remedy) is owners
+    assert caught.value.remedy
+
+
 @pytest.mark.parametrize("words", [["-v=4"], ["--audit-log-path", "/var/log/audit.log"]])
 def test_flags_of_another_form(words: list[str]) -> None:
     """They are flags to the component, and would have been lost, or have got the value `true`."""
