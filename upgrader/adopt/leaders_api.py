@@ -1,9 +1,10 @@
-"""The address at which kube-controller-manager and kube-scheduler reach the API: the charts' pods have their own
-network.
+"""The addresses at which kube-controller-manager and kube-scheduler reach the API, and kube-scheduler its extenders:
+the charts' pods have their own network.
 
 kubeadm's static pods share the controller's, and so its loopback addresses and its /etc/hosts. Kubespray before v2.31
 has them use https://127.0.0.1:6443. After the adoption, HAProxy listens there on the controller, but not in the network
-of the charts' pods, where a loopback address is the pod's own (ADR 2): these need the node's own address.
+of the charts' pods, where a loopback address is the pod's own (ADR 2): these need the node's own address. What listens
+for an extender at a loopback address, and maybe nowhere else, is unknown here.
 """
 
 from __future__ import annotations
@@ -59,13 +60,30 @@ def leaders_servers(
             host = urlsplit(server).hostname or ""
             if _is_loopback(host):
                 changes.append(_own_server(hosts, controller, address, path, server))
-            elif host not in aliases and _only_in_hosts_file(hosts, controller.host, host):
+            else:
+                _check_resolved(hosts, controller.host, path, server, aliases)
+        for path, url in _extenders(hosts, controller):
+            if _is_loopback(urlsplit(url).hostname or ""):
                 raise Blocked(
-                    f"{controller.host.name}: {path} uses {server}, and {host} is only in /etc/hosts, not in DNS: the "
-                    "chart's pods can't resolve it; nothing was changed",
-                    remedy=f"Set `controlPlane.hostAliases` in values/kubernetes.yaml, with {host} and its address.",
+                    f"{controller.host.name}: {path} has the extender {url}, which the chart's kube-scheduler can't "
+                    "reach, as it doesn't use the host network; nothing was changed",
+                    remedy="On each controller, set the extender's `urlPrefix` to an address that pods can reach: its "
+                    "Service's cluster IP, or the node's own address, if the extender listens there. Then restart "
+                    "kube-scheduler's static pod.",
                 )
+            _check_resolved(hosts, controller.host, path, url, aliases)
     return tuple(changes)
+
+
+def _check_resolved(hosts: Hosts, host: Host, path: str, url: str, aliases: Collection[str]) -> None:
+    """Raises Blocked where a file leads to a name that only this controller knows."""
+    name = urlsplit(url).hostname or ""
+    if name not in aliases and _only_in_hosts_file(hosts, host, name):
+        raise Blocked(
+            f"{host.name}: {path} uses {url}, and {name} is only in /etc/hosts, not in DNS: the chart's pods can't "
+            "resolve it; nothing was changed",
+            remedy=f"Set `controlPlane.hostAliases` in values/kubernetes.yaml, with {name} and its address.",
+        )
 
 
 def _own_server(hosts: Hosts, controller: ControllerFacts, address: str, path: str, server: str) -> OwnServer:
@@ -103,6 +121,16 @@ def _servers(hosts: Hosts, controller: ControllerFacts) -> Iterator[tuple[str, s
                 at, content = _read(hosts, controller.host, static, inside, by)
                 for entry in content.get("clusters") or ():
                     yield at, str(entry["cluster"].get("server", ""))
+
+
+def _extenders(hosts: Hosts, controller: ControllerFacts) -> Iterator[tuple[str, str]]:
+    """The path of kube-scheduler's configuration on the controller, and where each extender in it is."""
+    static = controller.active.get("kube-scheduler")
+    if static and (config := static.flags.get("config")):
+        at, content = _read(hosts, controller.host, static, config[-1], "kube-scheduler's flag --config")
+        for extender in content.get("extenders") or ():
+            if url := extender.get("urlPrefix"):
+                yield at, str(url)
 
 
 def _read(hosts: Hosts, host: Host, static: StaticPod, inside: str, by: str) -> tuple[str, Mapping[str, Any]]:

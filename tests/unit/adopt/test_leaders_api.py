@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 
 import pytest
@@ -100,6 +101,33 @@ def test_a_folder_where_a_kubeconfig_is_expected(flags: dict[str, str], by: str)
     with pytest.raises(Blocked, match=f"controller-1: {by} names {_FOLDER}, which is a folder, not a file") as caught:
         _found(hosts, pod)
     assert caught.value.remedy
+
+
+def _extender(hosts: FakeHosts, text: str) -> tuple[OwnServer, ...]:
+    """Of a kube-scheduler whose configuration file on the controller has this text."""
+    hosts.files["controller-1", "/srv/scheduler.yaml"] = text.encode()
+    mounted = volume("config", "/srv/scheduler.yaml", "File", at="/etc/kubernetes/scheduler.yaml")
+    return _found(hosts, kubeadm_pod("kube-scheduler", {"config": "/etc/kubernetes/scheduler.yaml"}, mounted))
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:32766/x", "https://localhost:9001", "http://[::1]:8888/scheduler"])
+def test_an_extender_at_the_controllers_loopback_address_is_refused(url: str) -> None:
+    """GPU sharing has kube-scheduler ask a NodePort at 127.0.0.1. The chart's pod has nothing there, and every pod that
+    the extender isn't `ignorable` for would stay pending.
+    """
+    hosts = _hosts("https://10.0.0.1:6443")
+    found = rf"controller-1: /srv/scheduler\.yaml has the extender {re.escape(url)}, which the chart's kube"
+    with pytest.raises(Blocked, match=found) as caught:
+        _extender(hosts, yaml.safe_dump({"extenders": [{"urlPrefix": "http://10.0.0.9:1/x"}, {"urlPrefix": url}]}))
+    assert "`urlPrefix`" in caught.value.remedy
+
+
+def test_an_extender_whose_name_only_the_controller_knows_is_refused() -> None:
+    """As the API's."""
+    hosts = _hosts("https://10.0.0.1:6443", in_file=True)
+    with pytest.raises(Blocked, match=r"scheduler\.yaml uses https://gas\.internal:9001, and gas\.internal is only in"):
+        _extender(hosts, "extenders: [{urlPrefix: 'https://gas.internal:9001'}]")
+    assert _extender(_hosts("https://10.0.0.1:6443", in_dns=True), "extenders: [{urlPrefix: 'https://gas:9001'}]") == ()
 
 
 def test_a_name_that_only_the_controller_knows_is_refused_unless_it_is_told() -> None:
