@@ -17,6 +17,7 @@ from upgrader.adopt.health_requests import check_health_requests
 from upgrader.adopt.leaders_api import OwnServer, aliases_of, leaders_servers
 from upgrader.adopt.node_addresses import node_addresses
 from upgrader.adopt.originals import Originals
+from upgrader.adopt.other_manifests import check_other_manifests
 from upgrader.adopt.pipelines import adopt_pipeline, adopting, needs_port_sharing, undo_pipeline
 from upgrader.adopt.referred_files import with_single_files
 from upgrader.adopt.running_addons import addons_in
@@ -174,6 +175,7 @@ def adoption(folder: Path, front_end: FrontEnd) -> Iterator[Adoption]:
             own = _own_values(session)
             kubernetes = own.get("kubernetes", {})
             check_container_runtime(tools.kube, tools.hosts, cluster.controllers, own.get("pod-checkpointer", {}))
+            check_other_manifests(tools.hosts, cluster.controllers)
             facts = read_facts(tools.kube, tools.hosts, cluster, servers, left_alone(kubernetes))
             facts = with_single_files(tools.hosts, facts, facts.certificates)
             addresses = node_addresses(tools.kube, cluster)

@@ -17,6 +17,7 @@ from upgrader.adopt.joined import check_listed, check_node_files, check_version,
 from upgrader.adopt.joined_pipeline import JoinedControllers
 from upgrader.adopt.leaders_api import OwnServer, aliases_of, leaders_servers
 from upgrader.adopt.node_addresses import node_address, node_addresses
+from upgrader.adopt.other_manifests import check_other_manifests
 from upgrader.adopt.parts_that_go import parts_that_go
 from upgrader.adopt.readable_files import check_readable
 from upgrader.adopt.referred_files import mounted_by_file, opened_files
@@ -143,6 +144,7 @@ def _found(session: Session, front_end: FrontEnd) -> FoundControllers:
     new = joined(read_controllers(hosts, cluster))
     check_version(new, version)
     check_static_pods(new)
+    check_other_manifests(hosts, (each.host for each in new))
     own = [node_address(kube, each.host) for each in new]
     check_advertised(new, own)
     _refuse_rotation(session)
