@@ -88,17 +88,45 @@ def _lost(live: Object, charts: Object) -> Iterator[str]:
             for item in container.get("volumeMounts") or ()
             if item["mountPath"] not in paths
         )
-        if container.get("envFrom"):
-            yield "`envFrom`"
+        yield from (f"`{key}`" for key in ("envFrom", "lifecycle") if container.get(key))
+        served = {*_ports(chart)}
+        yield from (
+            f"port {number}/{protocol}" for number, protocol in _ports(container) if (number, protocol) not in served
+        )
+        yield from (
+            f"another `{key}`"
+            for key in ("livenessProbe", "readinessProbe", "startupProbe")
+            if container.get(key) and _asked(container, key) != _asked(chart, key)
+        )
     sources = [_source(volume) for volume in charts.get("volumes") or ()]
     yield from (f"volume {volume['name']}" for volume in live.get("volumes") or () if _source(volume) not in sources)
     yield from (f"init container {item['name']}" for item in live.get("initContainers") or ())
     yield from (f"`{key}`" for key in ("hostAliases", "dnsConfig", "topologySpreadConstraints") if live.get(key))
+    yield from (
+        f"`{key}`"
+        for key in ("hostNetwork", "hostPID", "runtimeClassName")
+        if live.get(key) and live[key] != charts.get(key)
+    )
     for key in ("nodeSelector", "affinity", "priorityClassName"):
         if live.get(key) and live[key] != charts.get(key):
             yield f"another `{key}`"
     tolerated = charts.get("tolerations") or []
     yield from ("another toleration" for item in live.get("tolerations") or () if item not in tolerated)
+
+
+def _ports(container: Object) -> Iterator[tuple[int, str]]:
+    for port in container.get("ports") or ():
+        yield port["containerPort"], port.get("protocol", "TCP")
+
+
+def _asked(container: Object, probe: str) -> Any:
+    """What a probe asks, and where: its times are the chart's on purpose."""
+    asked = container.get(probe) or {}
+    if "httpGet" not in asked:
+        return {key: value for key, value in asked.items() if key in ("exec", "grpc", "tcpSocket")}
+    named = {port.get("name"): port["containerPort"] for port in container.get("ports") or ()}
+    request = asked["httpGet"]
+    return request.get("path"), named.get(request.get("port"), request.get("port")), request.get("scheme", "HTTP")
 
 
 def _source(volume: Object) -> Any:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from upgrader.adopt.addon_parts import check_addon
+from upgrader.adopt.addon_rights import check_rights
 from upgrader.adopt.facts import KubeadmFacts
 from upgrader.adopt.nothing_lost import check_flags, check_metadata, check_volumes
 from upgrader.adopt.pod_metadata import extra_metadata, rendered_metadata
@@ -99,6 +100,7 @@ def derive_values(
             for addon in (facts.proxy_daemonset, facts.dns_deployment):
                 if addon is not None:
                     check_addon(addon, full)
+            check_rights(facts.dns_role, full)
     return Derived(values, tuple(changes))
 
 

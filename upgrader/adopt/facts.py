@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from upgrader.adopt.addon_rights import COREDNS_ROLE
 from upgrader.adopt.client_addresses import ApiPod, client_addresses, with_shared_loopback
 from upgrader.contract.flags import command_line, values
 from upgrader.errors import Blocked
@@ -38,6 +39,7 @@ _YAML = frozenset(["ClusterConfiguration", "config.conf", "kubeconfig.conf"])
 """Keys of kubeadm's ConfigMaps."""
 _CONFIG_MAPS = Kind("v1", "configmaps")
 _SERVICES = Kind("v1", "services")
+_CLUSTER_ROLES = Kind("rbac.authorization.k8s.io/v1", "clusterroles", namespaced=False)
 _SYSTEM = "kube-system"
 
 
@@ -91,6 +93,8 @@ class KubeadmFacts:
     dns_deployment: KubeObject | None
     proxy_daemonset: KubeObject | None
     controllers: tuple[ControllerFacts, ...]
+    dns_role: KubeObject | None = None
+    """CoreDNS's ClusterRole."""
     client_addresses: tuple[str, ...] = ()
     """Where clients use the API, other than at the controllers' own addresses."""
     shared_loopback: tuple[str, ...] = ()
@@ -146,6 +150,7 @@ def read_facts(
         dns_deployment=_existing(kube, Kind("apps/v1", "deployments"), "coredns", "coredns") if dns else None,
         proxy_daemonset=_existing(kube, Kind("apps/v1", "daemonsets"), "kube-proxy", "kubeProxy") if proxy else None,
         controllers=controllers,
+        dns_role=kube.get(_CLUSTER_ROLES, COREDNS_ROLE) if dns else None,
         client_addresses=served,
         shared_loopback=with_shared_loopback(hosts, pods, served),
     )

@@ -14,6 +14,7 @@ from typing import Any
 from upgrader import fast_yaml
 from upgrader.adopt.addon_parts import addon_values
 from upgrader.adopt.facts import KubeadmFacts, StaticPod, flags_of
+from upgrader.adopt.proxy_kubeconfig import proxy_server
 from upgrader.gates.manifest_workloads import pod_spec
 
 __all__ = [
@@ -108,7 +109,7 @@ def _kube_proxy(facts: KubeadmFacts, version: str) -> Values:
         return {"enabled": False}
     return {
         "image": image_values(container_image(daemonset), version),
-        "server": fast_yaml.load(facts.proxy_kubeconfig)["clusters"][0]["cluster"]["server"],
+        "server": proxy_server(facts.proxy_kubeconfig),
         "config": fast_yaml.load(facts.proxy_config),
         **addon_values(daemonset),
     }

@@ -37,6 +37,7 @@ def test_a_proxys_variables_are_kube_proxys() -> None:
 
 
 _CONFIG_MAPS = Kind("v1", "configmaps")
+_PORTS = {"dns-tcp": 53, "metrics": 9153, "liveness-probe": 8080, "readiness-probe": 8181}
 _AFFINITY = {
     "podAntiAffinity": {
         "preferredDuringSchedulingIgnoredDuringExecution": [
@@ -91,6 +92,7 @@ COREDNS: dict[str, Any] = {
     },
 }
 """As kubeadm made it, and as the API has it."""
+_COREDNS = COREDNS["spec"]["template"]["spec"]["containers"][0]
 PROXY: dict[str, Any] = {
     "kind": "DaemonSet",
     "metadata": {"name": "kube-proxy", "namespace": "kube-system"},
@@ -186,6 +188,14 @@ def test_kubeadms_own_are_taken_over(helm: HelmAdapter) -> None:
             "`-quiet`, variable GOGC, a volume at /zones, `envFrom`",
         ),
         ({"tolerations": [{"key": "gpu"}]}, "another toleration"),
+        ({"hostNetwork": True}, "`hostNetwork`"),
+        ({"runtimeClassName": "gvisor"}, "`runtimeClassName`"),
+        ({"containers": [{**_COREDNS, "lifecycle": {"preStop": {}}}]}, "`lifecycle`"),
+        ({"containers": [{**_COREDNS, "ports": [{"containerPort": 853, "protocol": "TCP"}]}]}, "port 853/TCP"),
+        (
+            {"containers": [{**_COREDNS, "readinessProbe": {"httpGet": {"path": "/ready", "port": 8182}}}]},
+            "another `readinessProbe`",
+        ),
     ],
 )
 def test_what_the_chart_has_no_value_for_is_refused(spec: dict[str, Any], words: str) -> None:
@@ -198,6 +208,59 @@ def test_what_the_chart_has_no_value_for_is_refused(spec: dict[str, Any], words:
     with pytest.raises(Blocked, match="Deployment kube-system/coredns has parts that the chart would remove") as caught:
         check_addon(changed, rendered)
     assert words in caught.value.message and "`coredns.enabled: false`" in caught.value.remedy
+
+
+def test_ports_and_probes_of_kubeadms_are_the_charts(helm: HelmAdapter) -> None:
+    """By number, as older kubeadms wrote them, and by name; the times of a probe are the chart's on purpose."""
+    ports = [{"name": name, "containerPort": port, "protocol": "TCP"} for name, port in _PORTS.items()]
+    for live, ready in ((8080, 8181), ("liveness-probe", "readiness-probe")):
+        probes = {
+            "livenessProbe": {"httpGet": {"path": "/health", "port": live, "scheme": "HTTP"}, "timeoutSeconds": 5},
+            "readinessProbe": {"httpGet": {"path": "/ready", "port": ready, "scheme": "HTTP"}},
+        }
+        _values(helm, _changed(COREDNS, containers=[{**_COREDNS, "ports": ports, **probes}]), PROXY)
+
+
+def test_rights_of_coredns_that_the_chart_would_remove(helm: HelmAdapter) -> None:
+    """A plugin's, such as those for Services of other clusters: without them, CoreDNS never gets ready again."""
+    more = {"apiGroups": ["multicluster.x-k8s.io"], "resources": ["serviceimports"], "verbs": ["list", "watch"]}
+    kubeadms = [
+        {"apiGroups": [""], "resources": ["endpoints", "services", "pods", "namespaces"], "verbs": ["list", "watch"]},
+        {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]},
+        {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["list", "watch"]},
+    ]
+    role = {"kind": "ClusterRole", "metadata": {"name": "system:coredns"}, "rules": [*kubeadms, more]}
+    found = replace(facts(), dns_deployment=COREDNS, proxy_daemonset=PROXY, dns_role=role)
+    with pytest.raises(
+        Blocked,
+        match=r"ClusterRole system:coredns .* would remove: list, watch serviceimports\.multicluster\.x-k8s\.io",
+    ) as caught:
+        derive_values(found, ("10.0.0.1",), {}, helm, charts_folder())
+    assert "separate ClusterRole" in caught.value.remedy
+    for unharmed in (
+        {**role, "rules": kubeadms},
+        {**role, "metadata": {"name": "system:coredns", "annotations": {"meta.helm.sh/release-name": "kubernetes"}}},
+        None,
+    ):
+        derive_values(replace(found, dns_role=unharmed), ("10.0.0.1",), {}, helm, charts_folder())
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "has no kubeconfig.conf"),
+        ("clusters: []", "has no server"),
+        ("clusters: [{cluster: {}}]", "has no server"),
+        ("clusters: [{cluster: {server: 'https://a:1'}}, {cluster: {server: 'https://b:1'}}]", "2 clusters"),
+        ("clusters: [{cluster: {server: 'https://a:1', tls-server-name: b}}]", "`tls-server-name`"),
+    ],
+)
+def test_a_kubeconfig_of_kube_proxys_that_is_not_kubeadms(helm: HelmAdapter, text: str, why: str) -> None:
+    """A kube-proxy that uses another file or address, or what the chart's kubeconfig would lack, is named."""
+    found = replace(facts(), dns_deployment=COREDNS, proxy_daemonset=PROXY, proxy_kubeconfig=text)
+    with pytest.raises(Blocked, match="ConfigMap kube-system/kube-proxy") as caught:
+        derive_values(found, ("10.0.0.1",), {}, helm, charts_folder())
+    assert why in caught.value.message and "`kubeProxy.enabled: false`" in caught.value.remedy
 
 
 def test_a_release_that_is_there_has_the_last_word() -> None:
