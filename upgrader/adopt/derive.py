@@ -12,7 +12,7 @@ from upgrader.adopt.addon_rights import check_rights
 from upgrader.adopt.facts import KubeadmFacts
 from upgrader.adopt.nothing_lost import check_flags, check_metadata, check_volumes
 from upgrader.adopt.pod_metadata import extra_metadata, rendered_metadata
-from upgrader.adopt.values import base_values, extra_args, missing_flags, rendered_flags
+from upgrader.adopt.values import HANDED_OVER, base_values, extra_args, missing_flags, rendered_flags
 from upgrader.adopt.volumes import extra_volumes, with_files
 from upgrader.errors import Blocked
 from upgrader.gates.manifest_workloads import pod_spec
@@ -34,7 +34,7 @@ _RELEASES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 
 @dataclass(frozen=True)
 class FlagChange:
-    """A flag that the chart's pod adds to those of the static pod, or changes, to make the hand-over work."""
+    """A flag that the chart's pod adds to those of the static pod, changes, or lacks, to make the hand-over work."""
 
     component: str
     name: str
@@ -42,6 +42,8 @@ class FlagChange:
     after: tuple[str, ...]
 
     def __str__(self) -> str:
+        if not self.after:
+            return f"no --{self.name} (was {','.join(self.before)})"
         after = ",".join(self.after)
         return f"--{self.name}={after}" + (f" (was {','.join(self.before)})" if self.before else "")
 
@@ -147,7 +149,7 @@ def _at(values: Mapping[str, Any], path: tuple[str, ...]) -> Any:
 
 
 def _changes(component: str, before: Flags, after: Flags) -> Iterator[FlagChange]:
-    for name in sorted(after):
+    for name in sorted(after.keys() | before.keys() & HANDED_OVER):
         # The node's own address is known only when the pod runs.
-        if name != "advertise-address" and before.get(name, ()) != after[name]:
-            yield FlagChange(component, name, before.get(name, ()), after[name])
+        if name != "advertise-address" and before.get(name) != after.get(name):
+            yield FlagChange(component, name, before.get(name, ()), after.get(name, ()))

@@ -12,6 +12,7 @@ from upgrader.adopt.endpoints import count_endpoints, publish_fixed_endpoint, wa
 from upgrader.adopt.facts import ADOPTED, MANIFESTS, at_version, flags_of
 from upgrader.adopt.listeners import read_listeners
 from upgrader.adopt.node_addresses import node_address
+from upgrader.contract.flags import is_true
 from upgrader.errors import ApiError, StepFailed
 from upgrader.gates.api_absence import ApiAbsence, unanswered
 from upgrader.model.cluster import Host
@@ -21,7 +22,7 @@ from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Clock, Hosts, Kind, Kube
 from upgrader.wait_and_retry import wait_until
 
-__all__ = ["PortSharingStep", "RestoreStep", "RetireStep", "StaticPods"]
+__all__ = ["PortSharingStep", "RestoreStep", "RetireStep", "StaticPods", "shares_port"]
 
 _PODS = Kind("v1", "pods")
 _SYSTEM = "kube-system"
@@ -247,14 +248,16 @@ class PortSharingStep:
             if content is None:
                 continue
             pod = first_document(content)
-            command = pod["spec"]["containers"][0]["command"]
-            if _SHARING in command:
+            container = pod["spec"]["containers"][0]
+            # What is in `args` comes last, and of a flag's values the last one counts.
+            command = container["args"] if container.get("args") else container["command"]
+            if shares_port(flags_of(container)):
                 continue
             note(f"{host.name}: kube-apiserver restarts with --permit-port-sharing")
             command.append(_SHARING)
             # It restarts anyway: also make it end gracefully when its successor takes over.
-            given = {word.partition("=")[0] for word in command}
-            command += [f"--{name}={value}" for name, value in _GRACEFUL.items() if f"--{name}" not in given]
+            given = flags_of(container)
+            command += [f"--{name}={value}" for name, value in _GRACEFUL.items() if name not in given]
             self.hosts.write(host, path, yaml.dump(pod, Dumper=GoDumper, sort_keys=False).encode())
             self._await_restart(host)
 
@@ -264,8 +267,8 @@ class PortSharingStep:
     def _await_restart(self, host: Host) -> None:
         def missing() -> str:
             found = self.kube.get(_PODS, f"kube-apiserver-{host.name}", _SYSTEM)
-            command = found["spec"]["containers"][0]["command"] if found else []
-            restarted = _SHARING in command and _ready(found)
+            flags = flags_of(found["spec"]["containers"][0]) if found else {}
+            restarted = shares_port(flags) and _ready(found)
             return "" if restarted else "the old pod is still running, or the new one is not Ready"
 
         state = wait_until(self.clock, missing, seconds=_READY_SECONDS)
@@ -274,6 +277,11 @@ class PortSharingStep:
                 f"static pod kube-apiserver-{host.name} was not Ready within {_READY_SECONDS:.0f} s: {state}",
                 remedy=f"On {host.name}: crictl ps -a, journalctl -u kubelet",
             )
+
+
+def shares_port(flags: Mapping[str, tuple[str, ...]]) -> bool:
+    """Whether a kube-apiserver with these flags lets another one listen at its port."""
+    return is_true(flags.get("permit-port-sharing", ("false",))[-1])
 
 
 def _move(hosts: Hosts, host: Host, component: str, source: str, target: str) -> bool:

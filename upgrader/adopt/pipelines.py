@@ -9,13 +9,12 @@ from upgrader.adopt.accept_queues import ResetQueuesStep, SetQueuesStep
 from upgrader.adopt.facts import ControllerFacts, KubeadmFacts
 from upgrader.adopt.kubeconfigs_step import KubeconfigsStep
 from upgrader.adopt.leaders_api import OwnServer
-from upgrader.adopt.manifest_step import PortSharingStep, RestoreStep, RetireStep, StaticPods
+from upgrader.adopt.manifest_step import PortSharingStep, RestoreStep, RetireStep, StaticPods, shares_port
 from upgrader.adopt.one_by_one import InTurnStep, WithdrawStep
 from upgrader.adopt.originals import Originals, SaveOriginalsStep
 from upgrader.adopt.originals_check import taken_over
 from upgrader.adopt.release_step import ForgetCheckpointsStep, NewCheckpointsStep, TakeOverStep, UninstallStep
 from upgrader.adopt.running_addons import RunningAddons
-from upgrader.contract.flags import is_true
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.settings import BUILT_IN_CHARTS
 from upgrader.model.version import KubernetesVersion
@@ -33,8 +32,7 @@ def needs_port_sharing(controllers: Sequence[ControllerFacts]) -> tuple[Host, ..
     return tuple(
         controller.host
         for controller in controllers
-        if (pod := controller.active.get("kube-apiserver"))
-        and not is_true(pod.flags.get("permit-port-sharing", ("false",))[-1])
+        if (pod := controller.active.get("kube-apiserver")) and not shares_port(pod.flags)
     )
 
 

@@ -40,6 +40,8 @@ _CA_FOLDERS = (
 )
 """As the charts have them by default."""
 
+_CA_FOR_ALL = ("cluster-signing-cert-file", "cluster-signing-key-file")
+
 Values = dict[str, Any]
 
 _VERSION = re.compile(r"v\d+\.\d+\.\d+")
@@ -188,9 +190,16 @@ def rendered_flags(manifest: str, deployment: str) -> Mapping[str, tuple[str, ..
 
 def missing_flags(pod: StaticPod, rendered: Mapping[str, tuple[str, ...]]) -> Mapping[str, tuple[str, ...]]:
     """The static pod's flags that the chart would not set, or would set to something else."""
-    return {
-        name: values for name, values in pod.flags.items() if name not in HANDED_OVER and rendered.get(name) != values
-    }
+    wanted = {**_without_a_ca_for_all(pod), **pod.flags}
+    return {name: values for name, values in wanted.items() if name not in HANDED_OVER and rendered.get(name) != values}
+
+
+def _without_a_ca_for_all(pod: StaticPod) -> Mapping[str, tuple[str, ...]]:
+    """kube-controller-manager starts with one CA for all signers (as the chart has it), or with one for each: empty
+    flags for all, where a static pod has only those.
+    """
+    signs = any(name.startswith("cluster-signing-") and name.endswith("-file") for name in pod.flags)
+    return dict.fromkeys(_CA_FOR_ALL, ("",)) if signs else {}
 
 
 def extra_args(flags: Mapping[str, tuple[str, ...]]) -> dict[str, str | list[str]]:

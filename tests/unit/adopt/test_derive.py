@@ -102,6 +102,25 @@ def test_what_changes_all_the_same_is_said(helm: HelmAdapter) -> None:
     assert ("kube-apiserver", "library-path") not in shown  # of the loader that starts it
 
 
+def test_a_flag_that_goes_is_said(helm: HelmAdapter) -> None:
+    """The charts' controller manager and scheduler have the usual ports, whatever the static pods had."""
+    pods = {name: static_pod(name) for name in COMPONENTS}
+    pods["kube-scheduler"] = static_pod("kube-scheduler", "--secure-port=10359")
+    changes = derive_values(facts(pods), ONE, {}, helm, charts_folder()).changes
+    assert "no --secure-port (was 10359)" in {str(each) for each in changes if each.component == "kube-scheduler"}
+
+
+def test_a_ca_for_each_signer(helm: HelmAdapter) -> None:
+    """kube-controller-manager starts with one CA for all signers, or with one for each: the chart's own flag for all
+    would end it where the static pod has only those.
+    """
+    pods = {name: static_pod(name) for name in COMPONENTS}
+    own = "--cluster-signing-kubelet-client-cert-file=/etc/kubernetes/pki/kubelets.crt"
+    pods["kube-controller-manager"] = static_pod("kube-controller-manager", own)
+    args = derive_values(facts(pods), ONE, {}, helm, charts_folder()).values["kubernetes"]["controllerManager"]
+    assert args["extraArgs"].items() >= {"cluster-signing-cert-file": "", "cluster-signing-key-file": ""}.items()
+
+
 def test_a_token_file_of_the_operator_stays(helm: HelmAdapter) -> None:
     """kube-apiserver reads one token file only: with the operator's own, HAProxy's check stays anonymous."""
     pods = {name: static_pod(name) for name in COMPONENTS}

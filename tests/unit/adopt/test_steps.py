@@ -15,7 +15,7 @@ from testkit.fakes.helm import FakeHelm
 from testkit.fakes.hosts import FakeHosts
 from testkit.fakes.kube import FakeKube
 from tests.unit.adopt.kubeadm_cluster import facts, static_pod, table
-from upgrader.adopt.facts import ADOPTED, MANIFESTS
+from upgrader.adopt.facts import ADOPTED, MANIFESTS, flags_of
 from upgrader.adopt.manifest_step import REMOVED, PortSharingStep, RestoreStep, RetireStep, StaticPods
 from upgrader.adopt.pipelines import needs_port_sharing
 from upgrader.adopt.release_step import NewCheckpointsStep
@@ -310,18 +310,40 @@ def test_port_sharing_is_read_as_kube_apiserver_reads_it(spelling: str) -> None:
     assert not needs_port_sharing(facts(sharing).controllers)
 
 
+class Restarting(FakeHosts):
+    """A controller whose kubelet runs kube-apiserver's manifest as soon as it is written."""
+
+    def __init__(self, kube: FakeKube) -> None:
+        super().__init__()
+        self.kube = kube
+
+    def write(self, host: Host, path: str, content: bytes, *, mode: int = 0o600) -> None:
+        super().write(host, path, content, mode=mode)
+        status = {"conditions": [{"type": "Ready", "status": "True"}]}
+        name = {"name": f"kube-apiserver-{host.name}"}
+        self.kube.put(PODS, {**yaml.safe_load(content), "metadata": name, "status": status}, "kube-system")
+
+
+@pytest.mark.parametrize("after", [0, 1], ids=["args alone", "command and args"])
+def test_port_sharing_of_a_kube_apiserver_with_args(after: int) -> None:
+    """Its flags may be `args`: of two that contradict each other, the last one counts."""
+    kube, path = FakeKube(), f"{MANIFESTS}/kube-apiserver.yaml"
+    hosts = Restarting(kube)
+    pod = static_pod("kube-apiserver", "--permit-port-sharing=false").pod
+    container = pod["spec"]["containers"][0]
+    words = container.pop("command")
+    container |= {"args": words[after:], **({"command": words[:after]} if after else {})}
+    hosts.files[HOST.name, path] = yaml.safe_dump(pod).encode()
+    PortSharingStep(hosts, kube, FakeClock(), (HOST,)).apply(quiet)
+    written = yaml.safe_load(hosts.files[HOST.name, path])["spec"]["containers"][0]
+    assert flags_of(written)["permit-port-sharing"][-1] == "true"
+    assert written.get("command", []) == words[:after]
+
+
 def test_a_restart_for_port_sharing_brings_a_graceful_end_along() -> None:
     """The static pod ends gracefully for its clients later; a flag that an operator had set stays as it was."""
     kube, path = FakeKube(), f"{MANIFESTS}/kube-apiserver.yaml"
-
-    class Restarting(FakeHosts):
-        def write(self, host: Host, path: str, content: bytes, *, mode: int = 0o600) -> None:
-            super().write(host, path, content, mode=mode)
-            status = {"conditions": [{"type": "Ready", "status": "True"}]}
-            name = {"name": f"kube-apiserver-{host.name}"}
-            kube.put(PODS, {**yaml.safe_load(content), "metadata": name, "status": status}, "kube-system")
-
-    hosts = Restarting()
+    hosts = Restarting(kube)
     pod = static_pod("kube-apiserver", "--goaway-chance=0.001").pod
     pod["spec"]["containers"][0]["command"].remove("--permit-port-sharing=true")
     hosts.files[HOST.name, path] = yaml.safe_dump(pod).encode()
