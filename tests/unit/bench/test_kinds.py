@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +38,28 @@ def test_tests_that_it_names_are_there(test: str) -> None:
     file, _, name = test.partition("::")
     tree = ast.parse((REPOSITORY / file).read_text())
     assert name in {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+
+
+REFUSED = sorted({cell["words"] for row in ROWS for cell in row["cells"].values() if cell["result"] == "refused"})
+
+
+def _messages() -> Iterator[tuple[int, re.Pattern[str]]]:
+    """Each text of adoption and its checks, as a pattern that has anything where a value is put in, and the length of the rest."""
+    for file in (file for part in ("adopt", "preflight") for file in (REPOSITORY / "upgrader" / part).glob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text())):
+            parts = node.values if isinstance(node, ast.JoinedStr) else [node]
+            texts = [str(part.value) if isinstance(part, ast.Constant) else "" for part in parts]
+            if fixed := "".join(texts):
+                yield len(fixed), re.compile("".join(re.escape(text) if text else ".+" for text in texts))
+
+
+def test_messages_that_it_quotes_are_the_programs() -> None:
+    """An operator searches the page for the error: a message that was reworded is quoted as it is now. At least a
+    quarter of it is the program's own, as a text of little else than values would fit anything.
+    """
+    messages = [*_messages()]
+    for words in REFUSED:
+        assert any(fixed * 4 >= len(words) and pattern.fullmatch(words) for fixed, pattern in messages), words
 
 
 def test_every_kind_has_one_row_and_known_columns() -> None:
