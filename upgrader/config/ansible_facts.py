@@ -43,8 +43,8 @@ class Options:
 
     inventory: str
     groups: Sequence[str]
-    instead: Sequence[str]
-    """Groups that are read only where the first of `groups` has no host."""
+    instead: Mapping[str, str]
+    """Group → another one that is read where it has no host, if the first of `groups` has none either."""
     run_code: bool
     """Whether lookups are allowed, which read files and run programs."""
     only_names: bool
@@ -68,7 +68,7 @@ def read(options: Options) -> Mapping[str, Any]:
 
     members = members_of(options.groups)
     if not members.get(options.groups[0]):
-        members |= members_of(options.instead)
+        members |= members_of([other for own, other in options.instead.items() if not members.get(own)])
     return {"groups": members, "hosts": {} if options.only_names else _connections(loader, manager, members)}
 
 

@@ -94,7 +94,8 @@ def _facts(inventory: Path, *, dynamic: bool, only_names: bool) -> Mapping[str, 
         _check_yaml(inventory)
     if not dynamic:
         check_static(inventory)
-    instead = (*CONTROLLER_GROUPS[1:], _KUBESPRAYS_NODES)
+    own, kubesprays = CONTROLLER_GROUPS
+    instead = {own: kubesprays, "workers": _KUBESPRAYS_NODES}
     found = _read(inventory, ansible_facts.Options(str(inventory.absolute()), _GROUPS, instead, dynamic, only_names))
     facts = {**found, "groups": _own_groups(found["groups"])}
     KNOWN.learn(secret for known in facts["hosts"].values() for secret in known.get("secrets", ()))
@@ -291,8 +292,12 @@ def _check_supported(where: str, known: Mapping[str, Any]) -> None:
             f"{where}: ansible_host_key_checking is off, so an unverified machine would be trusted",
             remedy="Remove that setting, and add the host's key to known_hosts.",
         )
+    ssh = (
+        "Only ssh is supported. A Windows worker needn't be in the inventory: if there is a group `workers`, "
+        "Kubespray's `kube_node` isn't read."
+    )
     expected = {
-        "connection": ("ansible_connection", ("ssh", "smart", "ansible.builtin.ssh"), "Only ssh is supported."),
+        "connection": ("ansible_connection", ("ssh", "smart", "ansible.builtin.ssh"), ssh),
         "executable": ("ansible_ssh_executable", ("ssh", "/usr/bin/ssh"), "Only the `ssh` on PATH is supported."),
         "password": ("ansible_password", (), "Log in with a key instead."),
     }

@@ -588,6 +588,18 @@ def test_own_groups_win_over_kubesprays(tmp_path: Path) -> None:
     assert {group: found for group, found in names.items() if found} == {"controllers": ("b",), "workers": ("w",)}
 
 
+def test_a_windows_worker_in_kubesprays_group(tmp_path: Path) -> None:
+    """The error says how the group can stay as it is, and that works."""
+    inventory = tmp_path / "inventory.ini"
+    nodes = "[kube_control_plane]\nc1\n[kube_node]\nw1\nwin1 ansible_connection=winrm\n"
+    inventory.write_text(nodes)
+    with pytest.raises(ConfigError, match="host 'win1': ansible_connection 'winrm' is not supported") as caught:
+        load_hosts(inventory)
+    assert "a group `workers`" in caught.value.remedy
+    inventory.write_text(f"{nodes}[workers]\nw1\n")
+    assert [host.name for host in load_hosts(inventory)["workers"]] == ["w1"]
+
+
 def test_checks_and_examples_find_kubesprays_controllers(tmp_path: Path) -> None:
     """A play without a machine passes and does nothing."""
     (tmp_path / "inventory.ini").write_text(_KUBESPRAY_INI)
