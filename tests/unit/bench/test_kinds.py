@@ -44,7 +44,7 @@ REFUSED = sorted({cell["words"] for row in ROWS for cell in row["cells"].values(
 
 
 def _messages() -> Iterator[tuple[int, re.Pattern[str]]]:
-    """Each text of adoption and its checks, as a pattern that has anything where a value is put in, and the length of the rest."""
+    """Each text of adoption and of the checks before it: a pattern for it, and the length without the values in it."""
     for file in (file for part in ("adopt", "preflight") for file in (REPOSITORY / "upgrader" / part).glob("*.py")):
         for node in ast.walk(ast.parse(file.read_text())):
             parts = node.values if isinstance(node, ast.JoinedStr) else [node]
