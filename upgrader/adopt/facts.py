@@ -6,6 +6,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import yaml
+
 from upgrader.adopt.addon_rights import COREDNS_ROLE
 from upgrader.adopt.client_addresses import ApiPod, client_addresses, with_shared_loopback
 from upgrader.contract.flags import command_line, values
@@ -192,7 +194,7 @@ def _not_kubeadms(section: str) -> str:
 
 
 def read_controllers(hosts: Hosts, cluster: Cluster) -> tuple[ControllerFacts, ...]:
-    """The static pods of each controller. Raises HostError."""
+    """The static pods of each controller. Raises HostError, and Blocked for a file that is none."""
     return tuple(_controller(hosts, host) for host in cluster.controllers)
 
 
@@ -205,7 +207,15 @@ def _static_pods(hosts: Hosts, host: Host, folder: str) -> Mapping[str, StaticPo
     for component in COMPONENTS:
         content = hosts.read(host, f"{folder}/{component}.yaml")
         if content is not None:
-            found[component] = _static_pod(component, content)
+            try:
+                found[component] = _static_pod(component, content)
+            except (yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError) as error:
+                mark = getattr(error, "problem_mark", None)
+                raise Blocked(
+                    f"{host.name}: {folder}/{component}.yaml is no manifest of a static pod"
+                    f"{f', line {mark.line + 1}' if mark else ''}; nothing was changed",
+                    remedy="Correct it. What the kubelet says of it: journalctl -u kubelet",
+                ) from error
     return found
 
 

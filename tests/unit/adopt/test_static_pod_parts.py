@@ -2,15 +2,43 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from testkit.fakes.hosts import FakeHosts
 from tests.unit.adopt.kubeadm_pods import FLAGS, kubeadm_facts, kubeadm_pod
+from upgrader.adopt.facts import MANIFESTS, read_controllers
 from upgrader.adopt.static_pod_parts import check_static_pods
 from upgrader.errors import Blocked
+from upgrader.model.cluster import Cluster, Host
 
 _KMS = {"name": "kms-plugin", "image": "registry.example.org/kms:v1"}
+
+
+@pytest.mark.parametrize(
+    ("content", "where"),
+    [
+        (b"", ""),
+        (b"kind: PodList\nitems: []\n", ""),
+        (b"spec: {containers: []}\n", ""),
+        (b"spec: {containers: [{name: kube-scheduler}]}\n", ""),
+        (b"spec:\n  containers:\n  -\tname: kube-scheduler\n", ", line 3"),
+        (b"\xff\xfe", ""),
+    ],
+)
+def test_a_manifest_that_is_none(tmp_path: Path, content: bytes, where: str) -> None:
+    """A file that a full disk has emptied, or a tab has spoilt: the kubelet can't read it either, and it is named."""
+    hosts = FakeHosts()
+    hosts.files["controller-1", f"{MANIFESTS}/kube-scheduler.yaml"] = content
+    controllers = (Host("controller-1", "10.0.0.1"),)
+    cluster = Cluster(tmp_path, tmp_path / "kubeconfig", "", tmp_path / "hosts.yml", controllers)
+    with pytest.raises(
+        Blocked, match=f"controller-1: {MANIFESTS}/kube-scheduler.yaml is no manifest .*{where};"
+    ) as caught:
+        read_controllers(hosts, cluster)
+    assert "journalctl -u kubelet" in caught.value.remedy
 
 
 @pytest.mark.parametrize("component", FLAGS)
