@@ -70,7 +70,7 @@ def derive_values(
     changes: list[FlagChange] = []
 
     def rendered_offline(release: str) -> str:
-        target = KubernetesVersion.parse(str(facts.configuration["kubernetesVersion"]))
+        target = KubernetesVersion.parse(facts.version)
         return helm.render(
             ReleaseSpec(release, "kube-system", charts / release, values[release]), target=target, offline=True
         )

@@ -11,7 +11,7 @@ import yaml
 from upgrader.adopt.addon_rights import COREDNS_ROLE
 from upgrader.adopt.client_addresses import ApiPod, client_addresses, with_shared_loopback
 from upgrader.contract.flags import command_line, values
-from upgrader.errors import Blocked
+from upgrader.errors import Blocked, UsageError
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.config_text import read_config
 from upgrader.model.go_yaml import first_document
@@ -110,6 +110,20 @@ class KubeadmFacts:
     def certificates(self) -> str:
         """kubeadm's folder of certificates."""
         return certificates_folder(self.configuration)
+
+    @property
+    def version(self) -> str:
+        """kubeadm's version of the control plane, such as `v1.36.3`, with a vendor's suffix. Raises Blocked."""
+        text = str(self.configuration.get("kubernetesVersion") or "")
+        try:
+            KubernetesVersion.parse(text)
+        except UsageError as error:
+            raise Blocked(
+                f"ConfigMap {_SYSTEM}/kubeadm-config: kubernetesVersion: {error.message}; nothing was changed",
+                remedy="Write the version that runs, such as v1.36.3, which kubeadm takes from there: kubectl -n "
+                f"{_SYSTEM} edit configmap kubeadm-config",
+            ) from error
+        return f"v{text.removeprefix('v')}"
 
     def component(self, name: str) -> StaticPod:
         """The first controller's manifest of a component; raises Blocked when there is none anywhere."""

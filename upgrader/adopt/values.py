@@ -57,7 +57,7 @@ _KUBEADMS_RESOURCES: Mapping[str, Mapping[str, Any]] = {
 def base_values(facts: KubeadmFacts, addresses: tuple[str, ...], checkpointer: Mapping[str, Any]) -> dict[str, Values]:
     """Release → values, without any `extraArgs` yet. `addresses` are the controllers', in order."""
     api = facts.component("kube-apiserver")
-    version = str(facts.configuration["kubernetesVersion"])
+    version = facts.version
     return {
         "pod-checkpointer": dict(checkpointer),
         "kube-apiserver": _api_server(facts, api, version, addresses),

@@ -102,6 +102,23 @@ def test_what_changes_all_the_same_is_said(helm: HelmAdapter) -> None:
     assert ("kube-apiserver", "library-path") not in shown  # of the loader that starts it
 
 
+def test_a_version_without_its_v(helm: HelmAdapter) -> None:
+    """kubeadm accepts it."""
+    plain = replace(facts(), configuration={"kubernetesVersion": "1.36.3"})
+    assert derive_values(plain, ONE, {}, helm, charts_folder()) == derive_values(
+        facts(), ONE, {}, helm, charts_folder()
+    )
+
+
+@pytest.mark.parametrize("version", ["stable-1", None])
+def test_a_version_that_is_none(helm: HelmAdapter, version: str | None) -> None:
+    """As of a ConfigMap that was written from kubeadm's input: the object and the field are named."""
+    found = replace(facts(), configuration={"kubernetesVersion": version})
+    with pytest.raises(Blocked, match=r"kubeadm-config: kubernetesVersion: .* nothing was changed") as caught:
+        derive_values(found, ONE, {}, helm, charts_folder())
+    assert "edit configmap kubeadm-config" in caught.value.remedy
+
+
 def test_a_flag_that_goes_is_said(helm: HelmAdapter) -> None:
     """The charts' controller manager and scheduler have the usual ports, whatever the static pods had."""
     pods = {name: static_pod(name) for name in COMPONENTS}
