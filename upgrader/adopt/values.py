@@ -133,7 +133,7 @@ def _coredns(facts: KubeadmFacts) -> Values:
 def _leader(pod: StaticPod, version: str, controllers: int) -> Values:
     values: Values = {"replicas": controllers, "image": image_values(pod.image, version), **_extras(pod)}
     if "kubeconfig" in pod.flags:
-        values["kubeconfig"] = pod.flags["kubeconfig"][0]
+        values["kubeconfig"] = pod.flags["kubeconfig"][-1]
     return values
 
 
@@ -177,7 +177,7 @@ def _extras(pod: StaticPod) -> Values:
 
 
 def _flag(pod: StaticPod, name: str, default: str) -> str:
-    return pod.flags[name][0] if name in pod.flags else default
+    return pod.flags[name][-1] if name in pod.flags else default
 
 
 def rendered_flags(manifest: str, deployment: str) -> Mapping[str, tuple[str, ...]]:

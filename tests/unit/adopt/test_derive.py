@@ -119,6 +119,16 @@ def test_a_version_that_is_none(helm: HelmAdapter, version: str | None) -> None:
     assert "edit configmap kubeadm-config" in caught.value.remedy
 
 
+def test_a_port_that_is_given_twice(helm: HelmAdapter) -> None:
+    """The last one counts, as where a patch of kubeadm's adds to `args`."""
+    pods = {name: static_pod(name) for name in COMPONENTS}
+    pods["kube-apiserver"] = static_pod(
+        "kube-apiserver", "--secure-port=7443", "--service-cluster-ip-range=10.97.0.0/16"
+    )
+    values = derive_values(facts(pods), ONE, {}, helm, charts_folder()).values["kube-apiserver"]
+    assert values["port"] == 7443 and values["network"] == {"serviceSubnet": "10.97.0.0/16"}
+
+
 def test_a_flag_that_goes_is_said(helm: HelmAdapter) -> None:
     """The charts' controller manager and scheduler have the usual ports, whatever the static pods had."""
     pods = {name: static_pod(name) for name in COMPONENTS}
