@@ -1,0 +1,37 @@
+"""What `upgrader adopt` refuses before it derives anything: the checks on the controllers are asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.unit.adopt.kubeadm_pods import FLAGS, kubeadm_pod
+from tests.unit.app.test_controllers_change import LAST, healthy_place
+from upgrader.adopt.facts import MANIFESTS
+from upgrader.app import adoption, new_controllers
+from upgrader.app.front_end import FrontEnd
+from upgrader.errors import Blocked
+from upgrader.model.cluster import Host
+from upgrader.ports import CommandResult
+
+_COPY = f"{MANIFESTS}/kube-apiserver.yaml.bak"
+
+
+@pytest.mark.parametrize("joined", [False, True], ids=["the first adoption", "a controller that joined"])
+def test_a_copy_of_a_manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, joined: bool) -> None:
+    """On the last controller, of which nothing else is odd."""
+    place = healthy_place(tmp_path, monkeypatch, adoption, new_controllers)
+
+    def listed(host: Host, command: Sequence[str], _: bytes) -> CommandResult:
+        there = host.name == LAST and f"{MANIFESTS}/*;" in command[-1]
+        return CommandResult(0, f"{_COPY}\n" if there else "", "")
+
+    place.hosts.commands["sh"] = listed
+    place.hosts.files[LAST, _COPY] = kubeadm_pod("kube-apiserver").manifest
+    if joined:
+        for name in FLAGS:
+            place.hosts.files[LAST, f"{MANIFESTS}/{name}.yaml"] = kubeadm_pod(name).manifest
+    with pytest.raises(Blocked, match=f"{LAST}: {_COPY} is a second manifest of kube-apiserver"):
+        (place.adoption() if joined else adoption.adoption(place.folder, FrontEnd())).__enter__()
