@@ -15,6 +15,8 @@ import click
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
+    from upgrader.engine.journal.glance import Glance
+
 __all__ = ["complete_folder", "complete_planned_step", "complete_run", "complete_step", "complete_version"]
 
 _NEWEST = 20
@@ -50,46 +52,57 @@ def complete_run(context: click.Context, _: click.Parameter, begun: str) -> list
     """The newest runs, newest first, with how each ended."""
     from click.shell_completion import CompletionItem
 
-    from upgrader.engine.history.past_runs import past_runs
-
-    try:
-        found = past_runs(_folder(context) / "runs")
-    except OSError:
-        return []
-    names = [run for run in reversed(found) if run.name.startswith(begun)]
-    return [CompletionItem(run.name, help=run.outcome) for run in names[:_NEWEST]]
+    named = [folder for folder in _runs(context) if folder.name.startswith(begun)]
+    return [CompletionItem(folder.name, help=_outcome(folder)) for folder in named[:_NEWEST]]
 
 
 def complete_step(context: click.Context, _: click.Parameter, begun: str) -> list[CompletionItem]:
-    """The steps of the run that is named on the line, or of the newest one."""
+    """The steps of the run that is named on the line, or of the newest upgrade, as far as they were begun."""
     from click.shell_completion import CompletionItem
 
-    from upgrader.engine.history.past_runs import past_runs
-
-    try:
-        found = past_runs(_folder(context) / "runs")
-    except OSError:
-        return []
     name = context.params.get("name")
-    runs = [run for run in found if run.name == name] if name else [run for run in found if run.state.is_upgrade]
-    steps = runs[-1].state.steps if runs else ()
-    return [CompletionItem(step.name, help=step.summary) for step in steps if step.name.startswith(begun)]
+    found = ((folder, _glance(folder)) for folder in _runs(context) if not name or folder.name == name)
+    of = next((seen for folder, seen in found if seen and (folder.name == name or seen.upgrade)), None)
+    steps = of.begun if of else ()
+    return [CompletionItem(step, help=summary) for step, summary in steps if step.startswith(begun)]
 
 
 def complete_planned_step(context: click.Context, _: click.Parameter, begun: str) -> list[CompletionItem]:
     """The steps of the newest run that have not begun: those that may wait for an approval."""
     from click.shell_completion import CompletionItem
 
-    from upgrader.engine.history.past_runs import newest_run
+    newest = next((_glance(folder) for folder in _runs(context)), None)
+    left = [step for step in newest.planned if step not in dict(newest.begun)] if newest else []
+    return [CompletionItem(step) for step in left if step.startswith(begun)]
+
+
+def _runs(context: click.Context) -> list[Path]:
+    """The folders of runs, newest first."""
+    from upgrader.engine.history.run_folders import run_folders
 
     try:
-        found = newest_run(_folder(context) / "runs")
+        return run_folders(_folder(context) / "runs")[::-1]
     except OSError:
         return []
-    if found is None:
-        return []
-    left = [name for name in found.state.planned if found.state.step(name) is None]
-    return [CompletionItem(name) for name in left if name.startswith(begun)]
+
+
+def _glance(folder: Path) -> Glance | None:
+    """None where it can't be read."""
+    from upgrader.engine.journal.glance import JOURNAL, glance
+
+    try:
+        return glance(folder / JOURNAL)
+    except (OSError, ValueError, RecursionError):
+        return None
+
+
+def _outcome(folder: Path) -> str:
+    from upgrader.engine.journal.glance import JOURNAL, outcome
+
+    try:
+        return outcome(folder / JOURNAL)
+    except (OSError, ValueError, RecursionError):
+        return "unknown"
 
 
 def _folder(context: click.Context) -> Path:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+from testkit.example_runs import GOOD, journal_of
 
 HEAVY = ("kubernetes", "pyhelm3", "ansible_runner", "paramiko", "pydantic", "cryptography", "jinja2", "yaml", "asyncio")
 OURS = ("upgrader.app", "upgrader.adapters", "upgrader.engine", "upgrader.steps", "upgrader.lab", "upgrader.preflight")
@@ -36,9 +40,10 @@ sys.stderr.write("\\n" + " ".join(sys.modules))
 """
 
 
-def modules_after(program: str) -> set[str]:
+def modules_after(program: str, **settings: str) -> set[str]:
     """What a process has imported that ran this."""
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    environment = {**os.environ, **settings}
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment)
     return set(ended.stderr.splitlines()[-1].split())
 
 
@@ -51,3 +56,14 @@ def test_help_of_every_command_needs_no_use_case() -> None:
 def test_what_ends_before_it_begins_needs_none_either(arguments: list[str]) -> None:
     """Nor has what a whole process does around it: masking its output, and telling its outcome."""
     assert modules_after(_PROBE.format(arguments=json.dumps(arguments))) & {*HEAVY, *OURS, "rich"} == set()
+
+
+@pytest.mark.parametrize("line", ["rollback --run ", "rollback --to ", "approve ", "report ", "rollb"])
+def test_a_shell_waits_for_no_events(line: str, tmp_path: Path) -> None:
+    """What completes runs and steps names them from their journals without the classes of events and states."""
+    journal_of(GOOD, tmp_path)
+    words = f"upgrader -C {tmp_path} {line}"
+    asked = {"_UPGRADER_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split(" ")) - 1)}
+    seen = modules_after(_PROBE.format(arguments="[]"), **asked)
+    of_the_engine = {"upgrader.model.event", "upgrader.engine.state", "upgrader.engine.journal.journal_file"}
+    assert seen & {*HEAVY, *OURS, "rich", *of_the_engine} <= {"upgrader.engine"}

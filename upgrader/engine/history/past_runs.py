@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import re
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from upgrader.engine.history.run_order import in_order
-from upgrader.engine.journal.journal_file import JOURNAL, each_record, first_line
+from upgrader.engine.history.run_folders import run_folders, sequence_of
+from upgrader.engine.journal.journal_file import JOURNAL, each_record
 from upgrader.engine.state.event_fold import fold
 from upgrader.engine.state.report import report_json
 from upgrader.engine.state.run_state import RunState
@@ -29,10 +27,7 @@ __all__ = [
     "surplus",
 ]
 
-_NAME = re.compile(r"\d{8}T\d{6}-.")
 _REMOVING = ".removing-"
-_LINE_BYTES = 4 * 1024 * 1024
-"""Far more than the first line of any journal has."""
 
 
 @dataclass(frozen=True)
@@ -76,18 +71,18 @@ class PastRun:
 
 def past_runs(runs: Path) -> tuple[PastRun, ...]:
     """All runs in a cluster's `runs` folder, oldest first."""
-    return tuple(map(_past_run, _folders(runs)))
+    return tuple(map(_past_run, run_folders(runs)))
 
 
 def newest_name(runs: Path) -> str:
     """The name of the newest run; "" when there is none. No journal is read but for its first line."""
-    folders = _folders(runs)
+    folders = run_folders(runs)
     return folders[-1].name if folders else ""
 
 
 def newest_run(runs: Path) -> PastRun | None:
     """The newest run; None when there is none."""
-    folders = _folders(runs)
+    folders = run_folders(runs)
     return _past_run(folders[-1]) if folders else None
 
 
@@ -95,7 +90,7 @@ def newest_upgrade(runs: Path, *, after: str = "") -> PastRun | None:
     """The newest run that is an upgrade, or whose journal is not valid, of those `after` this run, if it is there; None
     when there is none. No older journal is read.
     """
-    folders = _folders(runs)
+    folders = run_folders(runs)
     older = next((number for number, folder in enumerate(folders, 1) if folder.name == after), 0)
     found = map(_past_run, reversed(folders[older:]))
     return next((run for run in found if run.problem or run.state.is_upgrade), None)
@@ -103,12 +98,12 @@ def newest_upgrade(runs: Path, *, after: str = "") -> PastRun | None:
 
 def run_named(runs: Path, name: str) -> PastRun | None:
     """The run of that name, without a look into any other journal; None where there is none."""
-    return next((_past_run(folder) for folder in _folders(runs) if folder.name == name), None)
+    return next((_past_run(folder) for folder in run_folders(runs) if folder.name == name), None)
 
 
 def highest_sequence(runs: Path) -> int:
     """The highest number of a run in a cluster's `runs` folder; 0 when none has one."""
-    return max(map(_sequence, _folders(runs)), default=0)
+    return max(map(sequence_of, run_folders(runs)), default=0)
 
 
 def prune(runs: Path, keep: int) -> tuple[str, ...]:
@@ -147,7 +142,7 @@ def surplus(names: Sequence[str], state: Callable[[str], RunState], keep: int) -
 
 
 def _prune(runs: Path, keep: int) -> tuple[str, ...]:
-    names = [folder.name for folder in _folders(runs)]
+    names = [folder.name for folder in run_folders(runs)]
     removed = surplus(names, lambda name: _past_run(runs / name).state, keep)
     old = [runs / name for name in removed]
     for folder in old:
@@ -156,21 +151,6 @@ def _prune(runs: Path, keep: int) -> tuple[str, ...]:
     for folder in runs.glob(f"{_REMOVING}*"):
         shutil.rmtree(folder)
     return removed
-
-
-def _folders(runs: Path) -> list[Path]:
-    """Oldest first."""
-    found = (folder for folder in runs.glob("*/") if _NAME.match(folder.name) and not folder.is_symlink())
-    return in_order(found, name=lambda folder: folder.name, sequence=_sequence)
-
-
-def _sequence(folder: Path) -> int:
-    """A run's number, which is in the first line of its journal; 0 where it can't be read."""
-    try:
-        found = json.loads(first_line(folder / JOURNAL, _LINE_BYTES))["data"]["sequence"]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return 0
-    return found if isinstance(found, int) else 0
 
 
 def _past_run(folder: Path) -> PastRun:

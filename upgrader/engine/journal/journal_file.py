@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from upgrader.config.plain_file import open_plain, read_plain
+from upgrader.config.plain_file import read_plain
 from upgrader.engine.journal.atomic import sync_folder
 from upgrader.engine.journal.decode import EVENTS
+from upgrader.engine.journal.glance import JOURNAL, MOST_BYTES, first_line
 from upgrader.engine.journal.record import Record, checked, encode
 from upgrader.errors import JournalError, UsageError
 from upgrader.model.event import GateChecked, Note
@@ -24,14 +25,9 @@ from upgrader.ports import Clock
 
 __all__ = ["DETAIL_BYTES", "JOURNAL", "Journal", "each_record", "first_line", "parse_journal", "read_journal"]
 
-JOURNAL = "journal.jsonl"
-"""The file's name in a run's folder."""
-
 DETAIL_BYTES = 4 * 2**20
 """The size from which a journal takes only steps and how they ended: no gate checks, no notes."""
 
-_MOST_BYTES = 8 * DETAIL_BYTES
-"""Far more than a run of any length writes."""
 _FULL = f"The journal has reached {DETAIL_BYTES // 2**20} MiB: further notes and gate checks are not recorded."
 
 
@@ -162,12 +158,6 @@ def each_record(path: Path) -> Iterator[Record]:
     return _records(_content(path), str(path))
 
 
-def first_line(path: Path, most_bytes: int = _MOST_BYTES) -> bytes:
-    """A journal's first line with its end, or as much of it as there is. The rest isn't read. Raises OSError."""
-    with open_plain(path) as file:
-        return file.readline(most_bytes)
-
-
 def _new(path: Path) -> int:
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
     sync_folder(path.parent)
@@ -176,7 +166,7 @@ def _new(path: Path) -> int:
 
 def _content(path: Path) -> bytes:
     try:
-        return read_plain(path, _MOST_BYTES)
+        return read_plain(path, MOST_BYTES)
     except OSError as error:
         raise UsageError(
             f"the journal {path} can't be read: {error.strerror}", remedy="Restore the file from a copy."

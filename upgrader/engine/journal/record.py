@@ -22,8 +22,8 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from upgrader.engine.journal import read_schema_2
 from upgrader.engine.journal.decode import EVENTS, UnknownEvent, event_from
+from upgrader.engine.journal.older_names import with_new_names
 from upgrader.model.event import Event
-from upgrader.model.own_steps import RENAMED
 from upgrader.model.redaction.printable import mask_secrets
 from upgrader.model.version import KubernetesVersion
 
@@ -164,20 +164,7 @@ def checked(line: bytes, seq: int, previous: str, events: Mapping[str, type[Any]
     data = fields.get("data")
     if schema == read_schema_2.SCHEMA:
         name, data = read_schema_2.upgraded(name, data)
-    return Record(seq, time_of(time), event_from(name, _with_new_names(data), events)), checksum
-
-
-def _with_new_names(data: Any) -> Any:
-    """Steps of a run's own were called otherwise in earlier versions. What isn't an object is left for the decoder."""
-    if not isinstance(data, dict):
-        return data
-    new = {"step": _renamed(data["step"])} if "step" in data else {}
-    steps = data.get("steps")
-    return {**data, **new, **({"steps": [*map(_renamed, steps)]} if isinstance(steps, list) else {})}
-
-
-def _renamed(step: Any) -> Any:
-    return RENAMED.get(step, step) if isinstance(step, str) else step
+    return Record(seq, time_of(time), event_from(name, with_new_names(data), events)), checksum
 
 
 def time_of(text: str) -> datetime:
