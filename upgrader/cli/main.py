@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +128,8 @@ class _LazyGroup(HelpfulGroup):
         try:
             name, command, rest = super().resolve_command(ctx, args)
         except click.NoSuchCommand as error:
+            from difflib import get_close_matches
+
             name = error.command_name
             meant = f"No such command {name!r}. Did you mean {_SYNONYMS[name]!r}?" if name in _SYNONYMS else None
             closest = get_close_matches(name, _COMMANDS, n=1)
