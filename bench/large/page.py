@@ -11,7 +11,7 @@ _CHECK = """\
 ## `check`
 
 `upgrader check --to {target}`, as a user runs it, on a lab with one controller: first as it is, then with the objects
-of a large cluster in its etcd ({date}, {cores} cores for everything).
+of a large cluster in its etcd ({date}, {cores} cores for everything; `make bench-large`).
 
 {table}
 
@@ -49,10 +49,20 @@ _BESIDE = """\
   {ratio_beside} × as long as the run without these nodes.
 """
 
+_MEMORY = """## Memory of what a `run` reads
+
+`python -m bench.large.memory`, medians of {tries} ({date}, {cores} cores): peaks (`VmHWM`, MiB) of a process that has
+imported all that a run may import, after each part of what a run reads of an API server in memory. Nodes have 50 images
+each, `/metrics` has 40,000 lines. Not included: the plan's manifests, and Helm, Ansible and the prober, which are
+processes of their own. Limit: {limit:.0f} MiB (measured: {most:.0f}).
+
+{table}
+"""
+
 
 def page(figures: Mapping[str, Any]) -> str:
     """The page, as Markdown, of what was measured so far."""
-    parts = ["# Large clusters\n\n`make bench-large` measures the time and memory that a large cluster needs."]
+    parts = ["# Large clusters"]
     if check := figures.get("check"):
         columns = [
             "", "nodes", "pods", "ConfigMaps", "exit", "s", "CPU, s", "largest process, MiB", "together, MiB",
@@ -82,6 +92,12 @@ def page(figures: Mapping[str, Any]) -> str:
         remarks = "".join(f"- {remark}\n" for remark in run.get("remarks", ()))
         shown = {"table": _table(columns, rows), "measured_share": run["rows"][-1]["share"]}
         parts.append(_RUN.format(**{**run, **shown, "beside": beside, "remarks": remarks}))
+    if memory := figures.get("memory"):
+        names = list(memory["rows"][0]["peaks"])
+        rows = [_memory_row(row, names) for row in memory["rows"]]
+        table = _table(["nodes", "pods", *names, "load average"], rows)
+        most = max(memory["rows"][-1]["peaks"].values())
+        parts.append(_MEMORY.format(**{**memory, "table": table, "most": most}))
     return "\n\n".join(part.rstrip() for part in parts) + "\n"
 
 
@@ -107,6 +123,11 @@ def _run_row(row: Mapping[str, Any]) -> list[str]:
         ", ".join(f"{count} × {what}" for what, count in row["most"].items()),
         f"{row['load']:.0f}",
     ]
+
+
+def _memory_row(row: Mapping[str, Any], names: list[str]) -> list[str]:
+    sizes = [f"{row['nodes']:,}", f"{row['pods']:,}"]
+    return [*sizes, *(f"{row['peaks'][name]:.0f}" for name in names), f"{row['load']:.0f}"]
 
 
 def _steps(seconds: Mapping[str, float | None]) -> str:

@@ -12,10 +12,16 @@ from typing import Any
 from bench.large.audit import read_requests, unpaged
 from bench.large.etcd import batches
 from bench.large.measure import measured
+from bench.large.memory import medians
 from bench.large.objects import config_maps, nodes, pods
 from bench.large.page import page
 from bench.large.parts_of_a_run import counted
+from bench.large.reading import parts_of
+from bench.large.served import cluster_of, kubeconfig_of, pods_of, served
+from testkit.fakes.clock import FakeClock
 from tests.unit.bench.tables import row
+from upgrader.adapters.kube import KubeAdapter
+from upgrader.ports import Kind
 
 _ROW: dict[str, Any] = {
     "what": "with 1,000 nodes", "seconds": 120.04, "steps": {"images": 20.2, "kubernetes": None},
@@ -187,3 +193,31 @@ def test_page_shows_what_kubernetes_itself_takes() -> None:
     found = row(text, "the same rollouts by kubectl alone")
     assert (found["s"], found["steps, s"], found["requests"]) == ("80.8", "images 20, kubernetes 60", "")
     assert "1.19 × as long as the run without these nodes" in text
+
+
+def test_page_shows_the_memory_of_a_run() -> None:
+    """A column for each part, and whether the limit is kept with the most nodes."""
+    rows = [
+        {"nodes": 1, "pods": 21, "peaks": {"its own modules": 90.4, "gates": 106.0}, "load": 1.0},
+        {"nodes": 1000, "pods": 10_011, "peaks": {"its own modules": 90.1, "gates": 117.7}, "load": 1.0},
+    ]
+    memory = {"date": "2026-01-02", "cores": 2, "limit": 120.0, "tries": 5, "rows": rows}
+    text = page({"memory": memory})
+    assert row(text, "1,000") == {
+        "nodes": "1,000", "pods": "10,011", "its own modules": "90", "gates": "118", "load average": "1"
+    }  # fmt: skip
+    assert "Limit: 120 MiB (measured: 118)" in text
+    assert medians([{"a": 1.0}, {"a": 9.0}, {"a": 2.04}]) == {"a": 2.0}
+
+
+def test_what_a_run_reads_is_read_from_a_served_cluster(tmp_path: Path) -> None:
+    """The parts whose memory is measured end as they would on a cluster where all is well, and leave no pod behind."""
+    kube = cluster_of(2, metrics=40)
+    with served(kube) as url:
+        kubeconfig = tmp_path / "kubeconfig"
+        kubeconfig.write_text(json.dumps(kubeconfig_of(url)))
+        adapter = KubeAdapter(kubeconfig)
+        for part in parts_of(adapter, FakeClock()).values():
+            part()
+        adapter.close()
+    assert len(kube.list(Kind("v1", "pods"))) == pods_of(2)
