@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import statistics
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -19,8 +18,6 @@ from testkit.api_load import ApiLoad
 from testkit.command import REPOSITORY, must, upgrader
 
 __all__ = ["Part", "main", "parts_of_run"]
-
-_STARTS = 10
 
 
 @dataclass(frozen=True)
@@ -41,7 +38,7 @@ def main() -> int:
     name = f"bench-{os.getpid()}"
     folder = REPOSITORY / ".lab" / name
 
-    parts = [_start_up("--version"), _start_up("--help")]
+    parts: list[Part] = []
     availability: Mapping[str, Any] = {}
     try:
         parts.append(_timed("lab up", "lab", "up", "--name", name, "--kubernetes", arguments.start))
@@ -76,13 +73,6 @@ def parts_of_run(report: Mapping[str, Any], seconds: float) -> list[Part]:
         foreign += step["apply_seconds"] + gates
     own = max(0.0, seconds - foreign)
     return [*parts, Part(f"  its own overhead ({own / seconds:.1%} of the run)", own)]
-
-
-def _start_up(flag: str) -> Part:
-    upgrader(flag)  # warm-up
-    return Part(
-        f"upgrader {flag} (median of {_STARTS})", statistics.median(upgrader(flag).seconds for _ in range(_STARTS))
-    )
 
 
 def _timed(name: str, *words: str | Path) -> Part:

@@ -128,11 +128,9 @@ _PAGE = """# What the prober costs
 `make bench-prober`, {date}, {cores} cores: the CPU time (user and system) of the prober's own process, divided by wall
 time, in rounds of {seconds:.0f} s against a lab of one controller on the same machine, without the prober's start.
 "Bare" is a minimal loop that sends the same number of GETs one after the other, and opens new connections as often as
-the prober does.
+the prober does. The target is 5 % of a core at 100 requests a second.
 
 {table}
-
-The target is 5 % of a core at 100 requests a second.
 
 ## What determines it
 

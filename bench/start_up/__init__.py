@@ -1,0 +1,1 @@
+"""What starting a command costs."""
