@@ -1,4 +1,4 @@
-"""What the real HAProxy makes of HTTP/2 clients and others, with the chart's own configuration."""
+"""What the real HAProxy makes of HTTP/2 clients, kubeadm's static pod, and others, with the chart's configuration."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ import yaml
 
 from testkit.haproxy_process import haproxy_program
 from testkit.lab_cluster import until
+from testkit.ports import free_port
 from testkit.waiting import stretched
 from upgrader.adapters.helm import find_helm
 
@@ -29,7 +30,7 @@ class Proxy:
     """The listener and the process for HTTP/2, before a server that sees who connects."""
 
     def __init__(self, held: ExitStack, folder: Path) -> None:
-        self.server = held.enter_context(socket.create_server((OWN, 0)))
+        self.server = held.enter_context(socket.create_server((OWN, free_port("0.0.0.0")), reuse_port=True))
         self.port = self.server.getsockname()[1]
         values = {"endpoints": {"addresses": [HOST]}, "port": self.port, "haproxy": {"maxConnections": 500}}
         command = [str(find_helm()), "template", "kube-apiserver", str(CHART), "--kube-version", "v1.36.3", "-f", "-"]
@@ -52,19 +53,31 @@ class Proxy:
 
     def connect(self, held: ExitStack, offers: list[str]) -> tuple[socket.socket, socket.socket, str]:
         """A client that has offered protocols, the server's side of it, and the address that the server sees."""
+        client = self.client(held, offers, "kubernetes")
+        accepted, address = accepted_by(self.server, held)
+        return client, accepted, address
+
+    def client(self, held: ExitStack, offers: list[str], name: str, source: str = HOST) -> socket.socket:
+        """A client that has offered protocols and asked for a server's name."""
         context, sent = ssl.create_default_context(), ssl.MemoryBIO()
         if offers:
             context.set_alpn_protocols(offers)
         with pytest.raises(ssl.SSLWantReadError):
-            context.wrap_bio(ssl.MemoryBIO(), sent, server_hostname="kubernetes").do_handshake()
-        client = held.enter_context(socket.create_connection((HOST, self.port), timeout=stretched(30)))
+            context.wrap_bio(ssl.MemoryBIO(), sent, server_hostname=name).do_handshake()
+        where = (HOST, self.port)
+        client = held.enter_context(socket.create_connection(where, stretched(30), source_address=(source, 0)))
         client.sendall(sent.read())
-        self.server.settimeout(stretched(30))
-        while True:  # the connection by which the listener was found to be open comes here, too
-            accepted, address = self.server.accept()
-            held.enter_context(accepted).settimeout(stretched(30))
-            if accepted.recv(65536):
-                return client, accepted, address[0]
+        return client
+
+
+def accepted_by(server: socket.socket, held: ExitStack) -> tuple[socket.socket, str]:
+    """The next connection on which something is sent, and its source."""
+    server.settimeout(stretched(30))
+    while True:  # the connection by which the listener was found to be open comes here, too
+        accepted, address = server.accept()
+        held.enter_context(accepted).settimeout(stretched(30))
+        if accepted.recv(65536):
+            return accepted, address[0]
 
 
 @pytest.fixture
@@ -93,3 +106,19 @@ def test_only_http2_pauses(proxy: Proxy) -> None:
         proxy.processes[0].send_signal(signal.SIGCONT)
         kept.settimeout(stretched(30))
         assert kept.recv(100) == b"answer"
+
+
+@pytest.mark.parametrize("offers", [["h2", "http/1.1"], []])
+def test_a_restored_static_pod_reaches_itself(proxy: Proxy, offers: list[str]) -> None:
+    """kubeadm's kube-apiserver, which listens on all addresses beside the chart's, connects to itself at an address of
+    HAProxy's where the node lacks ::1. It gets its own connection; whoever else asks for its name doesn't get there.
+    """
+    with ExitStack() as held:
+        static = held.enter_context(socket.create_server(("0.0.0.0", proxy.port), reuse_port=True))
+        client = proxy.client(held, offers, "apiserver-loopback-client")
+        accepted, source = accepted_by(static, held)
+        assert source == "127.0.0.2"
+        accepted.sendall(b"itself")
+        assert client.recv(100) == b"itself"
+        proxy.client(held, [], "apiserver-loopback-client", source=OWN)
+        assert accepted_by(proxy.server, held)

@@ -9,13 +9,14 @@ keep a virtual IP.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from cryptography import x509
 
 from upgrader import fast_yaml
+from upgrader.adopt.hosts_file import read_hosts_file
 from upgrader.adopt.leading_to import resolved
 from upgrader.adopt.listeners import Listeners, read_listeners
 from upgrader.adopt.local_clients import local_names
@@ -24,13 +25,13 @@ from upgrader.errors import Blocked
 from upgrader.model.cluster import Host
 from upgrader.ports import Hosts, Kube
 
-__all__ = ["ApiPod", "client_addresses", "local_addresses", "names_in_certificate", "with_shared_loopback"]
+__all__ = ["ApiPod", "client_addresses", "local_addresses", "names_in_certificate", "without_ipv6_loopback"]
 
 _KUBECONFIGS = ("admin", "kubelet", "controller-manager", "scheduler")
 _OWN = "::1"
 """Where a kube-apiserver that listens on all addresses connects to itself, and accepts only its own certificate."""
-_OTHERWISE = "127.0.0.1"
-"""Where it does so on a host that lacks `::1`, as with IPv6 disabled."""
+_BOTH = "localhost"
+"""Whoever asks for this name tries 127.0.0.1, too."""
 _IPVS = "kube-ipvs0"
 """The interface on which kube-proxy's mode `ipvs` keeps the addresses of Services."""
 
@@ -63,9 +64,8 @@ class ApiPod:
 def client_addresses(kube: Kube, hosts: Hosts, pods: Sequence[ApiPod], servers: Iterable[str]) -> tuple[str, ...]:
     """Those that some controller has, or could have: a virtual IP moves. `servers` are hosts from other kubeconfigs.
 
-    `::1` is one only where something uses it, or a name of it alone: what asks `localhost` also tries 127.0.0.1, and
-    with HAProxy at ::1 no static pod that is restored beside it would get ready. Kubespray's certificates always have
-    it.
+    `::1` is one only where something uses it, or a name of it alone: there, a static pod that is restored connects to
+    itself. Kubespray's certificates always have it.
 
     Raises ApiError, HostError, and Blocked where a certificate can't be read.
     """
@@ -76,23 +76,22 @@ def client_addresses(kube: Kube, hosts: Hosts, pods: Sequence[ApiPod], servers: 
         here = local_addresses(hosts, pod.host)
         listeners = read_listeners(hosts, pod.host)
         local |= {address for address in here if _served_by(pod, address, own, listeners)}
+        listed = read_hosts_file(hosts, pod.host)
         certified = {name for path in pod.certificates for name in names_in_certificate(hosts, pod, path)}
         used = {*servers, *_used(hosts, pod, frozenset(certified))}
         for name in sorted(certified | used):
             found = resolved(hosts, pod.host, name)
-            wanted |= found if name in used and found == {_OWN} else found - {_OWN}
+            wanted |= found - {_OWN}
+            if name in used - {_BOTH} and listed.get(name, found) == {_OWN}:
+                wanted.add(_OWN)
     return tuple(sorted((wanted & local) - own, key=lambda address: (":" in address, address)))
 
 
-def with_shared_loopback(hosts: Hosts, pods: Sequence[ApiPod], served: Collection[str]) -> tuple[str, ...]:
-    """Names of the controllers whose kubeadm's kube-apiserver connects to itself at 127.0.0.1, if that is `served`.
-
-    The address can't be left out as `::1` is: kube-proxy and network plugins use it without a kubeconfig on the host.
+def without_ipv6_loopback(hosts: Hosts, pods: Sequence[ApiPod]) -> tuple[str, ...]:
+    """Names of the controllers whose kubeadm's kube-apiserver connects to itself at 127.0.0.1, as they lack `::1`.
 
     Raises HostError.
     """
-    if _OTHERWISE not in served:
-        return ()
     return tuple(pod.host.name for pod in pods if pod.everywhere and _OWN not in local_addresses(hosts, pod.host))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from upgrader.adopt.addon_rights import COREDNS_ROLE
-from upgrader.adopt.client_addresses import ApiPod, client_addresses, with_shared_loopback
+from upgrader.adopt.client_addresses import ApiPod, client_addresses, without_ipv6_loopback
 from upgrader.contract.flags import command_line, values
 from upgrader.errors import Blocked, UsageError
 from upgrader.model.cluster import Cluster, Host
@@ -99,8 +99,8 @@ class KubeadmFacts:
     """CoreDNS's ClusterRole."""
     client_addresses: tuple[str, ...] = ()
     """Where clients use the API, other than at the controllers' own addresses."""
-    shared_loopback: tuple[str, ...] = ()
-    """Names of the controllers on which kube-apiserver connects to itself at one of these."""
+    without_ipv6_loopback: tuple[str, ...] = ()
+    """Names of the controllers on which kube-apiserver connects to itself at 127.0.0.1."""
     by_file: tuple[str, ...] = ()
     """Folders of kube-apiserver's static pod, as paths in its container, of which the chart mounts single files."""
     single_files: Mapping[str, str] = field(default_factory=dict)
@@ -156,7 +156,6 @@ def read_facts(
     proxy = {} if "kubeProxy" in left_alone else _config_map(kube, "kube-proxy", "kubeProxy")
     dns = {} if "coredns" in left_alone else _config_map(kube, "coredns", "coredns")
     service = _existing(kube, _SERVICES, "kube-dns", "coredns") if dns else {"spec": {"clusterIP": ""}}
-    served = client_addresses(kube, hosts, pods, servers)
     return KubeadmFacts(
         configuration=read_config(configuration),
         proxy_config=proxy.get("config.conf", ""),
@@ -167,8 +166,8 @@ def read_facts(
         proxy_daemonset=_existing(kube, Kind("apps/v1", "daemonsets"), "kube-proxy", "kubeProxy") if proxy else None,
         controllers=controllers,
         dns_role=kube.get(_CLUSTER_ROLES, COREDNS_ROLE) if dns else None,
-        client_addresses=served,
-        shared_loopback=with_shared_loopback(hosts, pods, served),
+        client_addresses=client_addresses(kube, hosts, pods, servers),
+        without_ipv6_loopback=without_ipv6_loopback(hosts, pods),
     )
 
 

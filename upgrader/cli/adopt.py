@@ -57,7 +57,8 @@ def adopt_cluster(folder: Path, *, yes: bool, take_over: bool) -> None:
 
     with adoption(folder, shown) as found:
         versions = about_other_versions(found.facts, found.version)
-        api = (_about_the_api(found), about_source_addresses(found.facts), about_restored_servers(found.facts))
+        restored = about_restored_servers(found.facts, found.derived.values["kube-apiserver"])
+        api = (_about_the_api(found), about_source_addresses(found.facts), restored)
         for line in (*api, *_about_flags(found), *versions):
             if line:
                 say(line)

@@ -10,7 +10,7 @@ import yaml
 from testkit.fakes.hosts import FakeHosts
 from testkit.fakes.kube import FakeKube
 from tests.unit.adopt.kubeadm_cluster import certificate, table
-from upgrader.adopt.client_addresses import ApiPod, client_addresses, with_shared_loopback
+from upgrader.adopt.client_addresses import ApiPod, client_addresses, without_ipv6_loopback
 from upgrader.adopt.listeners import read_listeners
 from upgrader.adopt.node_addresses import node_address
 from upgrader.errors import Blocked
@@ -115,14 +115,12 @@ def test_where_kube_apiserver_connects_to_itself_stays_its_own(controllers: Cont
     assert controllers.found(bind_address="::") == ("127.0.0.1", "::1")
 
 
-def test_without_ipv6_kube_apiserver_connects_to_itself_where_clients_do(controllers: Controllers) -> None:
-    """A host that lacks ::1 is named if 127.0.0.1 is served: a static pod that is restored would reach HAProxy."""
+def test_a_controller_without_ipv6_is_known(controllers: Controllers) -> None:
+    """Its kube-apiserver connects to itself at 127.0.0.1, if it listens on all addresses."""
     controllers.local[TWO.name].append("::1/128")
     pods = [ApiPod(ONE, {}), ApiPod(TWO, {})]
-    assert with_shared_loopback(controllers.hosts, pods, ("127.0.0.1",)) == (ONE.name,)
-    assert with_shared_loopback(controllers.hosts, pods, (VIP,)) == ()
-    bound = [ApiPod(ONE, {"bind-address": ("10.0.0.1",)})]
-    assert with_shared_loopback(controllers.hosts, bound, ("127.0.0.1",)) == ()
+    assert without_ipv6_loopback(controllers.hosts, pods) == (ONE.name,)
+    assert without_ipv6_loopback(controllers.hosts, [ApiPod(ONE, {"bind-address": ("10.0.0.1",)})]) == ()
 
 
 def test_a_name_of_that_address_alone_counts_as_its_use(controllers: Controllers) -> None:
@@ -133,6 +131,20 @@ def test_a_name_of_that_address_alone_counts_as_its_use(controllers: Controllers
     assert controllers.found() == ()
     assert controllers.found("localhost6") == ("::1",)
     assert controllers.found("0:0:0:0:0:0:0:1") == ("::1",)
+
+
+def test_a_name_of_the_hosts_file_leads_where_the_file_says(controllers: Controllers) -> None:
+    """glibc answers 127.0.0.1 for it where only the loopback interface has IPv6; Go's resolver, which most clients of
+    the API use, doesn't. `localhost` is always 127.0.0.1 as well.
+    """
+    controllers.local = {name: [*given, "::1/128"] for name, given in controllers.local.items()}
+    controllers.names |= {"ip6-localhost": ["127.0.0.1"], "localhost": ["127.0.0.1"], "both": ["127.0.0.1"]}
+    listed = b"# fe80::1 ip6-localhost\n127.0.0.1 both\n0::1 localhost IP6-localhost both # own\nno address\n\n"
+    for host in (ONE, TWO):
+        controllers.hosts.files[host.name, "/etc/hosts"] = listed
+        controllers.certify(host, "localhost", "ip6-localhost")
+    assert controllers.found("localhost", "both") == ("127.0.0.1",)
+    assert controllers.found("ip6-localhost") == ("127.0.0.1", "::1")
 
 
 def test_addresses_elsewhere_stay_as_they_are(controllers: Controllers) -> None:

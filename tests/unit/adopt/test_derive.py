@@ -185,9 +185,14 @@ def test_lost_source_addresses_are_told() -> None:
 
 
 def test_a_static_pod_that_could_not_be_restored_is_told_before() -> None:
-    """Where HAProxy takes the address at which kube-apiserver connects to itself, adoption says what prevents that."""
-    assert about_restored_servers(facts()) == ""
-    told = about_restored_servers(replace(facts(), shared_loopback=("controller-1",)))
+    """Where HAProxy takes all that kube-apiserver sends to itself, adoption says what prevents that; not where HAProxy
+    can pass it on.
+    """
+    everywhere = {"exposeOnAllInterfaces": True}
+    assert about_restored_servers(facts(), everywhere) == ""
+    known = replace(facts(), without_ipv6_loopback=("controller-1",))
+    assert about_restored_servers(known, {"extraAddresses": ["127.0.0.1"]}) == ""
+    told = about_restored_servers(known, everywhere)
     assert "controller-1" in told and "net.ipv6.conf.lo.disable_ipv6=0" in told
 
 

@@ -42,7 +42,7 @@ def found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         facts=facts(),
         version=KubernetesVersion.parse("v1.36.3"),
         restarts=(),
-        derived=SimpleNamespace(changes=()),
+        derived=SimpleNamespace(changes=(), values={"kube-apiserver": {}}),
         changed_files=lambda: {values / "kubernetes.yaml": "a: 2\n", values / "kube-apiserver.yaml": "b: 1\n"},
         propose=propose,
         proposed=proposed,
@@ -58,7 +58,8 @@ def found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_what_would_hinder_an_undo_is_said_before_the_question(found: Any, tmp_path: Path) -> None:
     """A controller without ::1 can be given it before the adoption."""
-    found.facts = replace(found.facts, shared_loopback=("controller-1",))
+    found.facts = replace(found.facts, without_ipv6_loopback=("controller-1",))
+    found.derived.values["kube-apiserver"]["exposeOnAllInterfaces"] = True
     ended = upgrader(tmp_path, answer="n\n")
     assert "lo.disable_ipv6=0" in ended.output.partition("Write these files?")[0]
 
