@@ -82,6 +82,10 @@ _RECOVERED: Mapping[str, tuple[str, str]] = {
         "…: containerd is stopped, or fails: no container can be started or inspected",
         "`upgrader recover` starts a stopped one; for one that fails, the finding shows its last log lines",
     ),
+    "etcd.down": (
+        "…: etcd does not run, or does not answer",
+        "`upgrader recover` starts a stopped service, as Kubespray's; for a static pod, see the finding",
+    ),
     "etcd.lost": ("…: etcd has lost its data", "the steps that the finding prints; `upgrader` never changes that data"),
     "etcd.member-lost": ("…: one member of etcd has lost its data", "remove the member, then let it join again"),
     "kubelet.down": (

@@ -130,7 +130,7 @@ class Place:
         key = {"/etc/kubernetes/pki/sa.pub": self.keys.get(host.name, "a")}
         facts["identity"] = {"machine_id": host.name, "keys": key, "ephemeral": [], "reserved": [], "migrate_req": 1}
         facts["manifests"] = {"exists": True, "files": ["etcd.yaml"]}
-        own = {"manifest": True, "data_dir": "/var/lib/etcd", "data": "present", "service": False}
+        own = {"manifest": True, "data_dir": "/var/lib/etcd", "data": "present", "service": None}
         facts["etcd"] = {**own, "flags": {}, "backups": []}
         facts["etcd_server"] = {**server, "alarms": [], "has_cluster": True}
         return CommandResult(0, json.dumps(facts), "")

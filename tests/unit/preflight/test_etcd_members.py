@@ -108,7 +108,11 @@ def test_etcd_on_other_machines(world: World) -> None:
 
 def test_etcd_as_a_service_of_the_controllers(world: World) -> None:
     """Kubespray's etcd has its data where kubeadm has it, and no certificate to ask it with: no run is blocked."""
-    world.controller(etcd__manifest=False, etcd__service=True, etcd__server={"unknown": "no certificate"})
+    world.controller(
+        etcd__manifest=False,
+        etcd__service={"name": "etcd", "state": "active"},
+        etcd__server={"unknown": "no certificate"},
+    )
     assert world.find(check_etcd_members).keys() == {"etcd-members.elsewhere"}
 
 

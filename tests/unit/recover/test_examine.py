@@ -317,7 +317,9 @@ def test_data_of_a_service_is_no_sign_of_a_static_pod(disk: Disk, state: str, en
     (tools / "systemctl").write_text(f"#!/bin/sh\necho ActiveState={state}\necho UnitFileState={enabled}\n")
     (tools / "systemctl").chmod(0o755)
     disk.environment = {"PATH": str(tools)}
-    assert disk.examine().has_etcd is kubeadms
+    found = disk.examine()
+    assert found.has_etcd is kubeadms
+    assert (found.etcd_service.name if found.etcd_service else None) == (None if kubeadms else "etcd")
     disk.write("/etc/kubernetes/manifests/etcd.yaml", "command:\n- etcd\n- --data-dir=/var/lib/etcd\n")
     assert disk.examine().has_etcd
 

@@ -73,6 +73,14 @@ def test_unit_is_started_also_after_it_failed_too_often(hosts: FakeHosts) -> Non
     assert command[2].index("reset-failed") < command[2].index("systemctl start")
 
 
+def test_a_member_of_etcd_is_not_waited_for(hosts: FakeHosts) -> None:
+    """It starts only with a quorum, and the members that are to make it one are started after it."""
+    for unit in ("etcd", "kubelet"):
+        HostActions(hosts).carry_out(StartUnit(HOST, unit))
+    (_, etcd), (_, kubelet) = hosts.ran
+    assert "--no-block" in etcd and "--no-block" not in kubelet
+
+
 STOP = StopInstances(HOST, {"u-2": "kube-apiserver-b", "u-1": "kube-apiserver-a"})
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from upgrader.contract.flags import manifest_flags
 from upgrader.onhost.common.questions import Failed, attempt, read, unknown
 from upgrader.onhost.common.tls import context, get, plain
-from upgrader.onhost.facts.machine_facts import properties
+from upgrader.onhost.facts.machine_facts import unit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,7 +39,7 @@ _REMOVED = ("enable-v2", "experimental-", "proxy")
 
 
 def facts(root: str) -> dict[str, Any]:
-    """etcd on this host: its manifest, its data, its backups, and whether a service of the host is etcd."""
+    """etcd on this host: its manifest, its data, its backups, and the service of the host that is etcd."""
     flags = _flags(root)
     data = flags.get("data-dir", "/var/lib/etcd")
     return {
@@ -47,15 +47,15 @@ def facts(root: str) -> dict[str, Any]:
         "flags": {name: flags[name] for name in sorted(flags) if name in _FLAGS or name.startswith(_REMOVED)},
         "data_dir": data,
         "data": attempt(lambda: _data(root + data)),
-        "service": attempt(_is_service),
+        "service": attempt(_service),
         "backups": backups(root),
     }
 
 
-def _is_service() -> bool:
-    """Whether a service of the host is etcd: a failed or stopped one that is enabled still is. Raises Failed."""
-    found = properties(_SERVICE)
-    return found["ActiveState"] in _RUNS or found.get("UnitFileState") == "enabled"
+def _service() -> dict[str, Any] | None:
+    """The service of the host that is etcd; a failed or stopped one that is enabled still is. Raises Failed."""
+    found = unit(_SERVICE)
+    return found if found["state"] in _RUNS or found["enabled"] == "enabled" else None
 
 
 def _flags(root: str) -> dict[str, str]:

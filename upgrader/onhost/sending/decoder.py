@@ -141,7 +141,7 @@ def _etcd(found: Json, server: Json) -> Etcd:
         data=_known(found["data"], lambda data: data),
         server=answered,
         flags=found["flags"],
-        service=_known(found["service"], bool),
+        service=_known(found["service"], lambda service: _unit(service) if service else None),
         backups=tuple(Backup(**backup) for backup in found["backups"]),
     )
 

@@ -238,8 +238,8 @@ class Backup:
 class Etcd:
     """etcd on this host. `data`: of its data folder; `empty` has no database file in it. `server` is Unknown when
     nothing answered there. `flags`: those of its manifest that name it and its peers, and its quota.
-    `backups`: the newest first. `service`: whether etcd is a service of the host, as on Kubespray's controllers, even
-    if it is stopped.
+    `backups`: the newest first. `service`: the service of the host that is etcd, as on Kubespray's controllers, also
+    one that is stopped.
     """
 
     manifest: bool | Unknown
@@ -248,7 +248,7 @@ class Etcd:
     server: EtcdServer | Unknown
     flags: Mapping[str, str] = field(default_factory=dict)
     backups: tuple[Backup, ...] = ()
-    service: bool | Unknown = False
+    service: Unit | Unknown | None = None
 
 
 @dataclass(frozen=True)
@@ -389,8 +389,14 @@ class HostFacts:
         Data alone may be a service's.
         """
         own = any(isinstance(c, Certificate) and c.path == ETCD_CERTIFICATE for c in self.certificates)
-        data = self.etcd.data == "present" and self.etcd.service is not True
+        data = self.etcd.data == "present" and not isinstance(self.etcd.service, Unit)
         return own or self.etcd.manifest is True or data
+
+    @property
+    def etcd_service(self) -> Unit | None:
+        """The service that is this host's member of etcd; None where that is kubeadm's static pod, or isn't known."""
+        service = self.etcd.service
+        return service if isinstance(service, Unit) and not self.has_etcd else None
 
     def instances(self) -> tuple[Container, ...]:
         """kube-apiserver's containers that run, those of standby pods included; () if that is unknown."""

@@ -188,7 +188,11 @@ def _controller(examined: Examined, answering: frozenset[str]) -> Controller:
         facts=facts,
         findings=tuple(c.finding for c in causes),
         serves=serves,
-        start=tuple(u.name for u in (facts.containerd, facts.kubelet) if isinstance(u, Unit) and _startable(u)),
+        start=tuple(
+            unit.name
+            for unit in (facts.containerd, facts.etcd_service, facts.kubelet)
+            if isinstance(unit, Unit) and _startable(unit)
+        ),
         active=active,
         restore=restore if restore is None or restore.number != active else None,
         blocked=blocked,

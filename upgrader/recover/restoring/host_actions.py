@@ -24,8 +24,11 @@ _STOP = SentProgram(
     "Check the container runtime: systemctl status containerd",
 )
 
-_START = 'systemctl reset-failed "$1" 2>/dev/null; exec systemctl start "$1"'
+_START = 'systemctl reset-failed "$2" 2>/dev/null; exec systemctl start $1 "$2"'
 """A unit that failed too often in a row is refused a start until that is forgotten."""
+
+_ETCD = "etcd"
+"""A service that has started only once it has a quorum, for which others may have to be started."""
 
 _REMOVE = 'set -eu; rm -f -- "$1"; sync -- "$(dirname -- "$1")"'
 
@@ -40,7 +43,8 @@ class HostActions:
         """Do one thing that was decided on."""
         match action:
             case StartUnit(host, unit):
-                self.hosts.run(host, ["sh", "-c", _START, "sh", unit], timeout_seconds=_START_SECONDS)
+                waits = "--no-block" if unit == _ETCD else ""
+                self.hosts.run(host, ["sh", "-c", _START, "sh", waits, unit], timeout_seconds=_START_SECONDS)
             case StartStandby(host, generation, path):
                 self._put(host, generation.manifest, path)
             case StopInstances(host, pods):

@@ -122,7 +122,7 @@ def disks(name: str, facts: HostFacts) -> Iterator[Cause]:
 
 
 def services(name: str, facts: HostFacts) -> Iterator[Cause]:
-    """The container runtime before the kubelet, which needs it."""
+    """The container runtime before the kubelet, which needs it; and etcd, where it is a service of the host."""
     runtime = facts.containerd
     yield from _service(name, facts, runtime, "no container can be started or inspected")
     if isinstance(runtime, Unit) and runtime.running and not facts.runtime.answers:
@@ -130,6 +130,8 @@ def services(name: str, facts: HostFacts) -> Iterator[Cause]:
         remedy = f"`systemctl restart {runtime.name}` on {name}; running containers keep running."
         yield Cause(Finding("runtime.silent", "error", title, "", remedy), explains=True)
     yield from _service(name, facts, facts.kubelet, "pods are neither started nor restarted")
+    if facts.etcd_service is not None:
+        yield from _service(name, facts, facts.etcd_service, "a member of etcd is missing")
 
 
 def _service(name: str, facts: HostFacts, unit: Unit | Unknown, effect: str) -> Iterator[Cause]:
