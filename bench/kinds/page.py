@@ -11,7 +11,7 @@ from scripts import versions_reference
 
 __all__ = ["ORDER", "page", "supported"]
 
-ORDER = ("adopt", "run", "bad flag", "power cut", "recover")
+ORDER = ("adopt", "run", "bad flag", "power cut", "recover", "undo")
 """The columns as they are shown."""
 
 _INTRODUCTION = """\
@@ -27,6 +27,7 @@ kubeadm can make clusters in many ways. Each row is a kind of cluster that was t
 | bad flag | `upgrader run` with a flag that kube-apiserver can't parse, under load: it is rolled back |
 | power cut | a controller (or the only one) loses power, and boots: the control plane comes back by itself |
 | recover | `helm upgrade` with a bad flag, a power cut during it, then `upgrader recover` |
+| undo | `upgrader adopt --undo`, while clients send requests: kubeadm's static pods run again |
 
 *Passed* with a date: it passed on a lab on that day. *Passed (lab test)*: a test in this repository makes such a lab.
 *Derived*: unit tests show that `adopt` makes the right values from such files; no cluster of that kind was adopted.

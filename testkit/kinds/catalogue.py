@@ -16,7 +16,7 @@ from testkit.waiting import stretched
 from upgrader.lab import Lab
 from upgrader.lab.hardening import AUDIT_LOG, ENCRYPTED_PREFIX
 from upgrader.lab.keepalived import CHECK as HEALTHY
-from upgrader.lab.kubespray import CERTIFICATES, ETCD_FOLDER, ETCD_USER
+from upgrader.lab.kubespray import CERTIFICATES, ETCD_FOLDER, ETCD_USER, KUBELETS_FILE
 from upgrader.ports import Kind as ApiKind
 
 __all__ = ["KINDS", "Given", "Kind"]
@@ -118,19 +118,51 @@ def is_in_the_other_etcd(cluster: LabCluster) -> None:
 
 
 def is_laid_out_by_kubespray(cluster: LabCluster) -> None:
-    """On each controller, etcd is a healthy service, its certificates are closed to others, kubeadm's folder is a link,
-    and requests are audited.
+    """On each controller, etcd is a healthy service with its data where kubeadm has it, its certificates are closed to
+    others, kubeadm's folder is a link, kube-apiserver's certificate has ::1, the kubelet reads its own file, and
+    requests are audited.
     """
     lab = Lab.find(cluster.name)
     asked = (
         f"readlink /etc/kubernetes/pki; stat -c '%a %u' {ETCD_FOLDER}; systemctl is-active etcd; "
+        "test -d /var/lib/etcd/member && echo data; "
+        f"openssl x509 -noout -checkip ::1 -in {CERTIFICATES}/apiserver.crt | grep -o 'does match'; "
+        f"tr '\\0' '\\n' < /proc/$(pidof kubelet)/cmdline | grep -o {KUBELETS_FILE}; "
         "ls /etc/kubernetes/manifests | grep etcd || true; "
         "test -s /var/log/kubernetes/audit/kube-apiserver-audit.log && echo audited"
     )
     for node in lab.placement.nodes:
         if node.role == "controller":
             found = lab.run(node.name, asked).split("\n")
-            assert found == [CERTIFICATES, f"700 {ETCD_USER}", "active", "audited", ""], (node.name, found)
+            wanted = [CERTIFICATES, f"700 {ETCD_USER}", "active", "data", "does match", KUBELETS_FILE, "audited", ""]
+            assert found == wanted, (node.name, found)
+
+
+_AT_LOOPBACK = "https://127.0.0.1:6443"
+_SERVERS = "sed -n 's/^    server: //p' /etc/kubernetes/controller-manager.conf /etc/kubernetes/scheduler.conf"
+
+
+def leads_to_itself(cluster: LabCluster) -> None:
+    """What Kubespray did before v2.31: each kubeconfig of a controller has the server 127.0.0.1, and is in use."""
+    cluster.on_controller(
+        "sh",
+        "-euc",
+        "cd /etc/kubernetes; "
+        f"sed -i 's#^    server: https.*#    server: {_AT_LOOPBACK}#' "
+        "admin.conf controller-manager.conf kubelet.conf scheduler.conf; "
+        "kill $(pidof kube-controller-manager kube-scheduler); systemctl restart kubelet",
+    )
+    until("the components at 127.0.0.1", lambda: not cluster.unready(), timeout_seconds=240)
+
+
+def leads_where_each_pod_can_go(cluster: LabCluster) -> None:
+    """kube-controller-manager and kube-scheduler use 127.0.0.1 before the adoption, and the node's own address from
+    then on, also with kubeadm's static pods.
+    """
+    own = f"https://{Lab.find(cluster.name).placement.node('controller-1').address}:6443"
+    found = set(cluster.on_controller("sh", "-c", _SERVERS).split())
+    adopted = cluster.on_controller("sh", "-c", "ls /etc/kubernetes/upgrader 2>/dev/null || true") != ""
+    assert found == {own if adopted else _AT_LOOPBACK}, found
 
 
 def has_another_host_name(cluster: LabCluster) -> None:
@@ -272,6 +304,12 @@ KINDS = (
     Kind("external-etcd", ("--external-etcd",), proofs=(is_in_the_other_etcd,)),
     Kind("kubespray", ("--layout", "kubespray"), proofs=(is_laid_out_by_kubespray,)),
     Kind("kubespray-three", ("--layout", "kubespray", "--controllers", "3"), proofs=(is_laid_out_by_kubespray,)),
+    Kind(
+        "kubespray-loopback",
+        ("--layout", "kubespray"),
+        leads_to_itself,
+        (is_laid_out_by_kubespray, leads_where_each_pod_can_go),
+    ),
     Kind("host-names", ("--host-names",), proofs=(has_another_host_name,)),
     Kind("flannel", ("--flannel", "--workers", "1"), proofs=(flannel_connects_the_pods,)),
     Kind("bastion", ("--bastion",), proofs=(only_through_the_bastion,)),

@@ -1,4 +1,4 @@
-"""The five columns, in an order in which each leaves the cluster as the next one needs it."""
+"""The six columns, in an order in which each leaves the cluster as the next one needs it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from testkit.adoption import static_pods
+from testkit.adoption import static_pods, undo_adoption
 from testkit.api_load import ApiLoad
 from testkit.command import Ended
 from testkit.kinds.catalogue import Kind
@@ -118,12 +118,23 @@ def _recover(cluster: LabCluster) -> Cell:
     return Cell(PASSED, "", 0)
 
 
+def _undo(cluster: LabCluster) -> Cell:
+    """The way back, at the version that runs now: kubeadm's static pods are Ready, and no client fails."""
+    with ApiLoad(cluster.folder / "kubeconfig") as load:
+        undo_adoption(cluster)
+        seen = load.stop()
+    assert seen.failed == 0, seen
+    assert set(cluster.versions().values()) == {TARGET}
+    return Cell(PASSED, "", 0, seen.requests, seen.failed)
+
+
 COLUMNS: Mapping[str, Callable[[LabCluster], Cell]] = {
     "adopt": _adopt,
     "bad flag": _bad_flag,
     "run": _run,
     "power cut": _power_cut,
     "recover": _recover,
+    "undo": _undo,
 }
 
 

@@ -11,6 +11,7 @@ import yaml
 from upgrader.lab import kubespray
 from upgrader.lab.external_etcd import kubeadms_section
 from upgrader.lab.hardening import component_settings
+from upgrader.lab.kubelet_config import kubelet_configuration
 from upgrader.lab.likeness import Likeness
 from upgrader.lab.spec import Node, Placement
 
@@ -42,6 +43,7 @@ def init_config(placement: Placement, secrets: Secrets, versions: dict[str, str]
     more = component_settings() if placement.spec.hardened else {}
     if placement.spec.layout:
         more = kubespray.component_settings()
+        sans += kubespray.MORE_SANS
     if likeness := Likeness.parse(placement.spec.like):
         more = _with_flags(more, likeness.flags)
     api_server = more.pop("apiServer", {})
@@ -85,24 +87,7 @@ def init_config(placement: Placement, secrets: Secrets, versions: dict[str, str]
             "etcd": _etcd(placement, versions["etcd"]),
             **({"certificatesDir": kubespray.CERTIFICATES} if placement.spec.layout else {}),
         },
-        {
-            "apiVersion": "kubelet.config.k8s.io/v1beta1",
-            "kind": "KubeletConfiguration",
-            "cgroupDriver": "cgroupfs",
-            "failCgroupV1": False,
-            "failSwapOn": False,
-            "clusterDNS": [placement.cluster_dns],
-            "nodeStatusUpdateFrequency": "4s",
-            # The disk is the machine's, however full: only absolute thresholds work, not percentages.
-            "evictionHard": {
-                "imagefs.available": "500Mi",
-                "imagefs.inodesFree": "1%",
-                "memory.available": "100Mi",
-                "nodefs.available": "500Mi",
-                "nodefs.inodesFree": "1%",
-            },
-            "imageGCHighThresholdPercent": 100,  # images are never pulled: a removed image is lost
-        },
+        kubelet_configuration(placement),
         {
             "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
             "kind": "KubeProxyConfiguration",

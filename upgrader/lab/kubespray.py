@@ -1,15 +1,17 @@
 """`lab up --layout kubespray`: where Kubespray keeps things on a controller, and the flags that it sets. Pure.
 
-Certificates are in /etc/kubernetes/ssl, to which /etc/kubernetes/pki leads. etcd is a service of the controllers; its
-certificates are named after each controller, in a folder that only its user `etcd` may use, and linked under the first
-controller's name, as kubeadm has one configuration for all. Admission, audit and kube-scheduler are configured as in
-its hardening guide: a folder of them is mounted above the certificates.
+Certificates are in /etc/kubernetes/ssl, to which /etc/kubernetes/pki leads; kube-apiserver's is for ::1, too. etcd is
+a service of the controllers, with its data where kubeadm has it; its certificates are named after each controller, in a
+folder that only its user `etcd` may use, and linked under the first controller's name, as kubeadm has one configuration
+for all. Admission, audit and kube-scheduler are configured as in its hardening guide: a folder of them is mounted above
+the certificates. Each kubelet reads a configuration and flags of its own, and not those that kubeadm writes.
 
 https://github.com/kubernetes-sigs/kubespray/tree/master/roles/kubernetes/control-plane
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +24,12 @@ __all__ = [
     "ETCD_FOLDER",
     "ETCD_USER",
     "IGNORED_BY_SCHEDULER",
+    "KUBELETS_FILE",
+    "MORE_SANS",
     "component_settings",
     "controller_files",
     "etcd_section",
+    "kubelet_files",
 ]
 
 CERTIFICATES = "/etc/kubernetes/ssl"
@@ -32,6 +37,9 @@ CERTIFICATES = "/etc/kubernetes/ssl"
 ETCD_FOLDER = "/etc/ssl/etcd/ssl"
 ETCD_USER = 994
 """The owner of that folder; no such account is needed."""
+MORE_SANS = ("localhost", "::1")
+"""In kube-apiserver's certificate, beside the controllers' names and addresses."""
+KUBELETS_FILE = "/etc/kubernetes/kubelet-config.yaml"
 IGNORED_BY_SCHEDULER = ("kube-api-burst", "kube-api-qps", "profiling")
 """Flags that kube-scheduler ignores where it has a configuration file, as here."""
 
@@ -63,6 +71,13 @@ _MANAGER = {
     "profiling": "False",
     "terminated-pod-gc-threshold": "12500",
 }
+_KUBELETS_ENVIRONMENT = f"{_KUBERNETES}/kubelet.env"
+_KUBELETS_UNIT = f"""\
+[Service]
+EnvironmentFile=-{_KUBELETS_ENVIRONMENT}
+ExecStart=
+ExecStart=/usr/bin/kubelet $KUBE_LOG_LEVEL $KUBELET_ADDRESS $KUBELET_HOSTNAME $KUBELET_ARGS
+"""
 _VOLUMES = (
     ("audit-policy", _POLICY.rpartition("/")[0], _POLICY.rpartition("/")[0], True),
     ("audit-logs", "/var/log/kubernetes/audit", "/var/log/audit", False),
@@ -138,6 +153,41 @@ def controller_files(placement: Placement, node: Node, keys: Path) -> dict[str, 
     }
 
 
+def kubelet_files(configuration: Mapping[str, Any], registration: Mapping[str, Any]) -> dict[str, tuple[str, int]]:
+    """Files of a node: path → (text, mode). `registration`: kubeadm's `nodeRegistration`, which this kubelet doesn't
+    read.
+    """
+    flags = {each["name"]: each["value"] for each in registration["kubeletExtraArgs"]}
+    more = {
+        "authentication": {
+            "anonymous": {"enabled": False},
+            "webhook": {"enabled": True},
+            "x509": {"clientCAFile": f"{CERTIFICATES}/ca.crt"},
+        },
+        "authorization": {"mode": "Webhook"},
+        "clusterDomain": "cluster.local",
+        "containerRuntimeEndpoint": registration["criSocket"],
+        "rotateCertificates": True,
+        "staticPodPath": f"{_KUBERNETES}/manifests",
+    }
+    if taints := registration.get("taints"):
+        more["registerWithTaints"] = taints
+    text = yaml.safe_dump({**configuration, **more}, sort_keys=False)
+    environment = {
+        "KUBE_LOG_LEVEL": "--v=2",
+        "KUBELET_ADDRESS": f"--node-ip={flags['node-ip']}",
+        "KUBELET_HOSTNAME": f"--hostname-override={registration['name']}",
+        "KUBELET_ARGS": f"--bootstrap-kubeconfig={_KUBERNETES}/bootstrap-kubelet.conf --config={KUBELETS_FILE} "
+        f"--kubeconfig={_KUBERNETES}/kubelet.conf",
+    }
+    return {
+        KUBELETS_FILE: (text.replace("failCgroupV1: false", "failCgroupV1: False"), 0o640),  # as Ansible writes it
+        _KUBELETS_ENVIRONMENT: ("".join(f'{name}="{value}"\n' for name, value in environment.items()), 0o640),
+        # In place of the one of kubeadm's package, which Kubespray doesn't install.
+        "/etc/systemd/system/kubelet.service.d/10-kubeadm.conf": (_KUBELETS_UNIT, 0o644),
+    }
+
+
 def _tmpfiles(placement: Placement, node: Node) -> str:
     """What isn't a file with text, made at each boot: links, and the folder's owner."""
     lines = [f"L {_KUBERNETES}/pki - - - - {CERTIFICATES}", f"z {ETCD_FOLDER} 0700 {ETCD_USER} 0"]
@@ -159,7 +209,7 @@ def _etcd(placement: Placement, node: Node) -> dict[str, Any]:
     }
     return {
         "name": node.name,
-        "data-dir": "/var/lib/etcd/data",
+        "data-dir": "/var/lib/etcd",
         "listen-client-urls": f"{client},https://127.0.0.1:2379",
         "advertise-client-urls": client,
         "listen-peer-urls": peer,

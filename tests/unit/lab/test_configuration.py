@@ -20,7 +20,8 @@ from upgrader.lab.external_etcd import client_files, etcd_files
 from upgrader.lab.hardening import AUDIT_LOG, controller_files
 from upgrader.lab.host_capabilities import HostCapabilities
 from upgrader.lab.keepalived import CHECK, keepalived_files
-from upgrader.lab.kubeadm_config import Secrets, init_config, join_config
+from upgrader.lab.kubeadm_config import Secrets, init_config, join_config, join_registration
+from upgrader.lab.kubelet_config import kubelet_configuration
 from upgrader.lab.loadbalancer import haproxy_files
 from upgrader.lab.private_registry import CERTIFICATES
 from upgrader.lab.spec import LabSpec, Placement
@@ -347,12 +348,28 @@ def test_kubesprays_layout_has_every_file_that_its_flags_name(tmp_path: Path) ->
     assert len(external["endpoints"]) == 3 and links["/etc/kubernetes/pki"] == configuration["certificatesDir"]
     etcd = yaml.safe_load(files["/etc/etcd/lab.yml"][0])
     assert etcd["name"] == "controller-2" and etcd["peer-transport-security"]["key-file"] in files
+    assert etcd["data-dir"] == "/var/lib/etcd" and "::1" in configuration["apiServer"]["certSANs"]
     for section in ("apiServer", "scheduler"):
         volumes = {each["mountPath"]: each["hostPath"] for each in configuration[section]["extraVolumes"]}
         for flag in configuration[section]["extraArgs"]:
             if flag["value"].startswith("/etc/"):
                 at = max((each for each in volumes if flag["value"].startswith(each)), key=len)
                 assert flag["value"].replace(at, volumes[at], 1) in files, flag
+
+
+def test_kubesprays_kubelet_has_all_that_kubeadm_writes_elsewhere() -> None:
+    """It reads neither kubeadm's configuration nor kubeadm's flags: its own say the same, with Ansible's `False`."""
+    placement = _placement(layout="kubespray", workers=0)
+    registration = join_registration(placement, placement.node("controller-1")) | {"taints": [{"key": "a"}]}
+    files = kubespray.kubelet_files(kubelet_configuration(placement), registration)
+    unit = files["/etc/systemd/system/kubelet.service.d/10-kubeadm.conf"][0]
+    flags = files["/etc/kubernetes/kubelet.env"][0]
+    assert "EnvironmentFile=-/etc/kubernetes/kubelet.env" in unit and "/var/lib/kubelet" not in unit
+    assert f"--config={kubespray.KUBELETS_FILE}" in flags and "--node-ip=10.132.0.11" in flags
+    text = files[kubespray.KUBELETS_FILE][0]
+    read = yaml.safe_load(text)
+    assert "failCgroupV1: False\n" in text and read["registerWithTaints"] == [{"key": "a"}]
+    assert read["staticPodPath"] == "/etc/kubernetes/manifests" and read["clusterDNS"] == [placement.cluster_dns]
 
 
 @pytest.mark.parametrize(("version", "format_version"), [("", 2), ("v2.4.2", 3)])
