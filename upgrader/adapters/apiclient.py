@@ -24,7 +24,7 @@ from kubernetes.client.rest import RESTClientObject
 from kubernetes.config import ConfigException, load_kube_config_from_dict
 
 from upgrader.config.kubeconfig import KubeconfigContext, Login
-from upgrader.contract.json_list import JsonList
+from upgrader.contract.json_list import LARGEST_OBJECT_BYTES, JsonList, ObjectTooLarge
 from upgrader.errors import ApiError, ApiUnavailable, ConfigError, CredentialsRefused
 from upgrader.ports import Clock
 from upgrader.wait_and_retry import retry
@@ -150,6 +150,8 @@ class ApiClient:
             if answer.status == 401 and not self._token and self._renewed():
                 # Not acted upon: a short-lived credential has ended, and the file or its plugin has a new one.
                 answer = self._exchange(request, deadline)
+        except _ItemTooLarge as error:
+            raise _too_large(request, error) from error
         except (urllib3.exceptions.ProtocolError, ConnectionError) as error:
             # A kept connection that a stopping instance closed; whether it had acted is not known.
             problem = self._unavailable(request, error, tries)
@@ -321,6 +323,25 @@ class _CutOff(ConnectionError):
     """A truncated JSON object, although the connection was closed properly."""
 
 
+class _ItemTooLarge(Exception):
+    """An object of a list that isn't read; `after`: the last one that was, if any."""
+
+    def __init__(self, after: Mapping[str, Any] | None) -> None:
+        super().__init__()
+        self.after = after
+
+
+def _too_large(request: ApiRequest, error: _ItemTooLarge) -> ApiError:
+    meta = (error.after or {}).get("metadata") or {}
+    before = "/".join(filter(None, (meta.get("namespace"), meta.get("name"))))
+    return ApiError(
+        f"'{request.what}' has an object of more than {LARGEST_OBJECT_BYTES >> 20} MiB, which isn't read: the "
+        f"{f'one after {before}' if before else 'first of its page'}, in the order of namespaces and names",
+        remedy="Make that object smaller, or delete it: etcd stores so large a one only if its --max-request-bytes was "
+        "raised.",
+    )
+
+
 def _joined(chunks: Iterable[bytes]) -> bytes:
     """All of them, without a second copy: `/metrics` may have ten megabytes."""
     whole = BytesIO()
@@ -332,7 +353,7 @@ def _joined(chunks: Iterable[bytes]) -> bytes:
 def _list(
     chunks: Iterable[bytes], keep: Callable[[dict[str, Any]], dict[str, Any]]
 ) -> tuple[bytes, dict[str, Any] | None]:
-    """How it begins, and the object; None for anything else. Raises _CutOff for a truncated object.
+    """How it begins, and the object; None for anything else. Raises _CutOff for a truncated object, and _ItemTooLarge.
 
     A page of 500 nodes has 8 MiB, and several times as many once it is parsed: no more of it is there at a time than
     what is kept.
@@ -343,6 +364,8 @@ def _list(
             begun, size = begun or chunk, size + len(chunk)
             items += map(keep, reader.feed(chunk))
         items += map(keep, reader.end())
+    except ObjectTooLarge as error:
+        raise _ItemTooLarge(items[-1] if items else None) from error
     except ValueError as error:
         if size > len(begun) and begun.lstrip().startswith(b"{"):
             raise _CutOff(f"the response was truncated after {size} bytes") from error

@@ -12,15 +12,24 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["LARGEST_OBJECT_BYTES", "JsonList"]
+__all__ = ["LARGEST_OBJECT_BYTES", "JsonList", "ObjectTooLarge"]
 
 LARGEST_OBJECT_BYTES = 16 << 20
-"""Of an object in an answer. etcd stores up to 1.5 MiB of one, of which JSON makes up to six times as much."""
+"""Of an object in an answer. etcd stores up to 1.5 MiB of one, of which JSON makes up to six times as much; more only
+where its `--max-request-bytes` was raised.
+"""
 _FIRST_BYTES = 64 << 10
 _ENTRY = re.compile(r'\s*[{,]\s*"([^"\\]*)"\s*:\s*')
 _AFTER = re.compile(r"\s*[,}]")
 _LAST, _NEXT = re.compile(r"\s*\]"), re.compile(r"\s*,?\s*[^\s,\]]")
 _END = re.compile(r"\s*\}\s*")
+
+
+class ObjectTooLarge(ValueError):
+    """An item of a list, or what is before the items, has more bytes than are read of one."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(f"an object has more than {most} bytes")
 
 
 class JsonList:
@@ -44,7 +53,7 @@ class JsonList:
         return len(self._text) + self._size
 
     def feed(self, chunk: bytes) -> Iterator[dict[str, Any]]:
-        """The items that end in this chunk. Raises ValueError for what is no list, or too large an item."""
+        """The items that end in this chunk. Raises ValueError for what is no list, and ObjectTooLarge."""
         text = self._decode.decode(chunk)
         self._begun.append(text)
         self._size += len(text)
@@ -53,7 +62,7 @@ class JsonList:
             yield from self._read()
             self._try_at = min(2 * self.size, self._most) if self.size > _FIRST_BYTES else 0
             if self.size >= self._most:
-                raise ValueError(f"an object has more than {self._most} bytes")
+                raise ObjectTooLarge(self._most)
 
     def end(self) -> Iterator[dict[str, Any]]:
         """The last items. Raises ValueError if the list isn't complete."""

@@ -152,6 +152,19 @@ def test_truncated_list_is_asked_for_again(kube: KubeAdapter, server: ScriptedSe
     assert len(server.asked) == 2
 
 
+@pytest.mark.parametrize(("before", "place"), [(["a", "b"], "the one after ns/b"), ([], "the first of its page")])
+def test_an_object_that_is_too_large_is_told(
+    kube: KubeAdapter, server: ScriptedServer, before: list[str], place: str
+) -> None:
+    """The answer is whole, so nobody asks again; the error says which object it is, and how large it may be."""
+    items = [{"metadata": {"name": name, "namespace": "ns"}} for name in before]
+    items.append({"metadata": {"name": "large", "annotations": {"x": "x" * (17 << 20)}}})
+    server.answers((200, {}, json.dumps({"kind": "PodList", "metadata": {}, "items": items}).encode()))
+    with pytest.raises(ApiError, match=f"'list pods' has an object of more than 16 MiB.*: {place}") as caught:
+        kube.list(PODS)
+    assert "--max-request-bytes" in caught.value.remedy and len(server.asked) == 1
+
+
 def test_list_comes_in_pages(kube: KubeAdapter, server: ScriptedServer) -> None:
     """Thousands of pods in one answer would exceed the deadline: all pages together are the list."""
     server.answers(page("a", "b", more="next"), page("c"))
