@@ -19,7 +19,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from upgrader.adopt.facts import ControllerFacts, KubeadmFacts, StaticPod
-from upgrader.adopt.file_references import references
+from upgrader.adopt.file_references import Reference, references
 from upgrader.adopt.files_of_host import FileOfHost, files_of_host
 from upgrader.adopt.readable_files import chain_of, check_readable, closed_folders, named_in_flags
 from upgrader.adopt.same_everywhere import check_same_everywhere
@@ -30,9 +30,20 @@ from upgrader.gates.manifest_workloads import pod_spec
 from upgrader.model.cluster import Host
 from upgrader.ports import Hosts
 
-__all__ = ["SingleFiles", "mounted_by_file", "opened_files", "shown_by_file", "single_files", "with_single_files"]
+__all__ = [
+    "SingleFiles",
+    "mounted_by_file",
+    "opened_files",
+    "referred_to",
+    "shown_by_file",
+    "single_files",
+    "with_single_files",
+]
 
 _API = "kube-apiserver"
+
+Referred = Mapping[Host, tuple[Reference, ...]]
+"""What the files of each controller's static kube-apiserver name."""
 
 
 @dataclass(frozen=True)
@@ -52,13 +63,23 @@ def with_single_files(hosts: Hosts, facts: KubeadmFacts, pki: str) -> KubeadmFac
     """
     check_static_pods(facts.controllers)
     check_same_everywhere(facts)
-    single = single_files(hosts, facts.controllers, pki)
-    opened = opened_files(hosts, facts.controllers, (pki, *single.folders))
+    referred = referred_to(hosts, facts.controllers)
+    single = single_files(hosts, facts.controllers, pki, referred)
+    opened = opened_files(referred, (pki, *single.folders))
     check_readable(hosts, facts.controllers, pki, single.folders, {*single.files.values(), *opened})
     return replace(facts, by_file=single.folders, single_files=single.files)
 
 
-def single_files(hosts: Hosts, controllers: Sequence[ControllerFacts], pki: str) -> SingleFiles:
+def referred_to(hosts: Hosts, controllers: Sequence[ControllerFacts]) -> Referred:
+    """Reads the files that flags name, and those that they name in turn. Raises HostError."""
+    return {
+        each.host: tuple(references(hosts, each.host, static))
+        for each in controllers
+        if (static := each.active.get(_API))
+    }
+
+
+def single_files(hosts: Hosts, controllers: Sequence[ControllerFacts], pki: str, referred: Referred) -> SingleFiles:
     """Of all controllers whose kube-apiserver is a static pod, which have its flags and its volumes in common; paths
     relative to a file begin at its folder.
 
@@ -84,7 +105,7 @@ def single_files(hosts: Hosts, controllers: Sequence[ControllerFacts], pki: str)
         _check_files(hosts, host, static, in_pki, pki)
     by: dict[str, str] = {}
     for host in at:
-        for each in references(hosts, host, static):
+        for each in referred[host]:
             if each.mount.path not in (pki, *folders):
                 continue
             if each.found.is_file:
@@ -133,18 +154,13 @@ def _no_file(host: Host, by: str, path: str, file: FileOfHost, folder: str) -> B
     )
 
 
-def opened_files(hosts: Hosts, controllers: Sequence[ControllerFacts], by_file: Collection[str]) -> frozenset[str]:
+def opened_files(referred: Referred, by_file: Collection[str]) -> frozenset[str]:
     """What the files of static kube-apiservers name, on their controllers: files and sockets, and the folders from
-    their volume down to them, except for what is mounted by file. Raises HostError.
+    their volume down to them, except for what is mounted by file. Pure.
     """
-    found = (
-        each
-        for controller in controllers
-        if (static := controller.active.get(_API))
-        for each in references(hosts, controller.host, static)
-    )
     return frozenset(
         path
+        for found in referred.values()
         for each in found
         if not each.found.is_folder
         for path in ([each.path] if each.mount.path in by_file else chain_of(each.mount, each.inside))

@@ -20,7 +20,7 @@ from upgrader.adopt.node_addresses import node_address, node_addresses
 from upgrader.adopt.other_manifests import check_other_manifests
 from upgrader.adopt.parts_that_go import parts_that_go
 from upgrader.adopt.readable_files import check_readable
-from upgrader.adopt.referred_files import mounted_by_file, opened_files
+from upgrader.adopt.referred_files import mounted_by_file, opened_files, referred_to
 from upgrader.adopt.static_pod_parts import check_static_pods
 from upgrader.adopt.withdrawal import check_chosen_by_label
 from upgrader.app.adoption import ProposedAdoption
@@ -157,7 +157,7 @@ def _found(session: Session, front_end: FrontEnd) -> FoundControllers:
     manifests = [release.manifest for release in observed.releases.values()]
     kubeconfigs = leaders_servers(hosts, new, own, aliases_of(_values(session, "kubernetes")))
     by_file = mounted_by_file(new, manifests)
-    check_readable(hosts, new, pki, by_file, opened_files(hosts, new, (pki, *by_file)))
+    check_readable(hosts, new, pki, by_file, opened_files(referred_to(hosts, new), (pki, *by_file)))
     check_health_requests(hosts, new, values)
     _serve_all_clients(values, served)
     check_node_files(hosts, new, manifests)

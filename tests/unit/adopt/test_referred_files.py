@@ -17,7 +17,7 @@ from upgrader.adapters.helm import HelmAdapter
 from upgrader.adopt.derive import derive_values
 from upgrader.adopt.facts import KubeadmFacts, StaticPod
 from upgrader.adopt.readable_files import check_readable
-from upgrader.adopt.referred_files import SingleFiles, mounted_by_file, single_files, with_single_files
+from upgrader.adopt.referred_files import SingleFiles, mounted_by_file, referred_to, single_files, with_single_files
 from upgrader.config.charts import charts_folder
 from upgrader.errors import Blocked
 from upgrader.gates.manifest_workloads import pod_spec
@@ -45,12 +45,16 @@ def hosts() -> FakeHosts:
     return found
 
 
+def _single_files(hosts: FakeHosts, known: KubeadmFacts) -> SingleFiles:
+    return single_files(hosts, known.controllers, PKI, referred_to(hosts, known.controllers))
+
+
 def test_what_a_file_names_is_followed(hosts: FakeHosts) -> None:
     """From the flag's file to a kubeconfig and its CA, by absolute and by relative paths; and nothing else is."""
     api = kubeadm_pod(
         "kube-apiserver", {"admission-control-config-file": _ADMISSION, "audit-policy-file": f"{PKI}/audit.yaml"}
     )
-    assert single_files(hosts, kubeadm_facts(api).controllers, PKI) == SingleFiles((), {path: path for path in _FOUND})
+    assert _single_files(hosts, kubeadm_facts(api)) == SingleFiles((), {path: path for path in _FOUND})
 
 
 _KEY, _TOKEN, _CLIENT = "c2VjcmV0LWtleS1vZi1BRVMtMzItYnl0ZXMtbG9uZyE=", "31ada4fd-adec-460c-809a", "LS0tLS1CRUdJTiBS"
@@ -82,7 +86,7 @@ def test_secrets_of_files_are_no_arguments() -> None:
 
     hosts.commands["sh"] = noted
     api = kubeadm_pod("kube-apiserver", {flag: path for flag, (path, _) in _WITH_SECRETS.items()})
-    found = single_files(hosts, kubeadm_facts(api).controllers, PKI)
+    found = _single_files(hosts, kubeadm_facts(api))
     words = " ".join(word for _, command in hosts.ran for word in command)
     assert [secret for secret in (_KEY, _TOKEN, _CLIENT) if secret in words] == []
     assert [secret for secret in (_KEY, f"{_TOKEN}\n", _CLIENT) if secret in "".join(asked)] == []
@@ -91,9 +95,9 @@ def test_secrets_of_files_are_no_arguments() -> None:
 
 def test_a_plain_control_plane_refers_to_none(hosts: FakeHosts) -> None:
     """Certificates and keys name no files; an adopted controller has no static pod to ask."""
-    assert single_files(hosts, kubeadm_facts().controllers, PKI) == SingleFiles((), {})
+    assert _single_files(hosts, kubeadm_facts()) == SingleFiles((), {})
     adopted = tuple(replace(each, active={}) for each in kubeadm_facts().controllers)
-    assert single_files(hosts, adopted, PKI) == SingleFiles((), {})
+    assert _single_files(hosts, replace(kubeadm_facts(), controllers=adopted)) == SingleFiles((), {})
 
 
 @pytest.fixture
@@ -276,7 +280,7 @@ def test_a_file_that_names_a_folder_is_refused_with_the_field(text: str, path: s
     what = "a socket" if kind == _SOCKET else "a folder"
     words = rf"controller-1: {_ADMISSION} \(plugins\[1\].path\) names {path}, which is {what}: "
     with pytest.raises(Blocked, match=words) as caught:
-        single_files(hosts, kubeadm_facts(api).controllers, PKI)
+        _single_files(hosts, kubeadm_facts(api))
     assert "nothing was changed" in caught.value.message and "Name the file that is meant" in caught.value.remedy
 
 
@@ -285,7 +289,7 @@ def test_a_word_that_is_also_a_folders_name_is_no_path() -> None:
     hosts, policy = controller_with_modes({f"{PKI}/etcd": _FOLDER}), f"{PKI}/audit.yaml"
     hosts.files["controller-1", policy] = b"rules: [{level: None, namespaces: [etcd, .]}]"
     api = kubeadm_pod("kube-apiserver", {"audit-policy-file": policy})
-    assert single_files(hosts, kubeadm_facts(api).controllers, PKI) == SingleFiles((), {})
+    assert _single_files(hosts, kubeadm_facts(api)) == SingleFiles((), {})
 
 
 def test_a_date_that_no_calendar_has_ends_nothing() -> None:
@@ -293,7 +297,7 @@ def test_a_date_that_no_calendar_has_ends_nothing() -> None:
     hosts, policy = controller_with_modes({}), f"{PKI}/audit.yaml"
     hosts.files["controller-1", policy] = b"rules: [{level: None, since: 2024-13-45}]"
     api = kubeadm_pod("kube-apiserver", {"audit-policy-file": policy})
-    assert single_files(hosts, kubeadm_facts(api).controllers, PKI) == SingleFiles((), {})
+    assert _single_files(hosts, kubeadm_facts(api)) == SingleFiles((), {})
 
 
 def test_a_flag_that_names_a_folder_is_refused() -> None:
@@ -301,7 +305,22 @@ def test_a_flag_that_names_a_folder_is_refused() -> None:
     hosts = controller_with_modes({f"{PKI}/own": _FOLDER})
     api = kubeadm_pod("kube-apiserver", {"cert-dir": f"{PKI}/own"})
     with pytest.raises(Blocked, match=f"controller-1: kube-apiserver's flag --cert-dir names {PKI}/own, which is a f"):
-        single_files(hosts, kubeadm_facts(api).controllers, PKI)
+        _single_files(hosts, kubeadm_facts(api))
+
+
+def test_each_file_is_read_once(hosts: FakeHosts, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is asked of it: each read is a login's round trip, on each controller."""
+    reads: list[str] = []
+    read = hosts.read
+
+    def noted(host: Host, path: str) -> bytes | None:
+        reads.append(path)
+        return read(host, path)
+
+    monkeypatch.setattr(hosts, "read", noted)
+    api = kubeadm_pod("kube-apiserver", {"admission-control-config-file": _ADMISSION})
+    with_single_files(hosts, kubeadm_facts(api), PKI)
+    assert _ADMISSION in reads and len(reads) == len(set(reads))
 
 
 def test_flags_that_differ_are_refused_first() -> None:
