@@ -23,7 +23,7 @@ from upgrader.lab.keys import ca_files, join_secrets, make_keys
 from upgrader.lab.kubeadm_cluster import KubeadmCluster
 from upgrader.lab.kubeadm_config import join_registration, patch_files
 from upgrader.lab.kubelet_config import kubelet_configuration
-from upgrader.lab.likeness import Likeness
+from upgrader.lab.likeness import answers_webhooks
 from upgrader.lab.loadbalancer import haproxy_files
 from upgrader.lab.node_disk import make_disk
 from upgrader.lab.nspawn_machine import machine_of, record_lower
@@ -95,7 +95,7 @@ class BringUp:
                 more |= client_files(self._keys)
             if self._placement.spec.layout:
                 more |= kubespray.controller_files(self._placement, node, self._keys)
-            if (likeness := Likeness.parse(self._placement.spec.like)) and likeness.webhooks:
+            if answers_webhooks(self._placement):
                 more |= stub_files(self._keys)
         elif node.role == "etcd":
             more = etcd_files(self._placement, self._keys)

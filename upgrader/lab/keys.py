@@ -15,7 +15,7 @@ from upgrader.lab.command_runner import CommandRunner
 from upgrader.lab.external_etcd import CERTIFICATES
 from upgrader.lab.kubeadm_config import Secrets
 from upgrader.lab.kubespray import CERTIFICATES as KUBESPRAYS
-from upgrader.lab.likeness import Likeness
+from upgrader.lab.likeness import answers_webhooks
 from upgrader.lab.spec import Placement
 
 __all__ = ["ca_files", "join_secrets", "known_hosts", "make_keys", "make_webhooks_certificate"]
@@ -55,7 +55,7 @@ def make_keys(placement: Placement, target: Path, runner: CommandRunner) -> None
             _secret(folder / "keepalived-password", secrets.token_hex(4))  # keepalived uses eight characters at most
         if placement.spec.external_etcd or placement.spec.layout:
             _etcd_certificates(placement, folder, runner)
-        if (likeness := Likeness.parse(placement.spec.like)) and likeness.webhooks:
+        if answers_webhooks(placement):
             make_webhooks_certificate(folder, runner)
         if placement.spec.registry:
             _secret(folder / "registry-password", secrets.token_hex(16))

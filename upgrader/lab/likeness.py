@@ -14,12 +14,12 @@ from typing import Any
 from upgrader.errors import UsageError
 from upgrader.lab.binaries import PAUSE
 from upgrader.lab.kubespray import IGNORED_BY_SCHEDULER
-from upgrader.lab.spec import MAX_CONTROLLERS, MAX_WORKERS, Node
+from upgrader.lab.spec import MAX_CONTROLLERS, MAX_WORKERS, Node, Placement
 from upgrader.lab.webhooks import has_webhooks
 from upgrader.model.cluster_copy.copy import ClusterCopy, CopiedNode, described
 from upgrader.model.workload import selects
 
-__all__ = ["LikeNode", "Likeness", "chosen_nodes", "like", "objects_of"]
+__all__ = ["LikeNode", "Likeness", "answers_webhooks", "chosen_nodes", "like", "objects_of"]
 
 _PODS_OF_A_NODE = 50
 _FEW = 3
@@ -96,6 +96,12 @@ class Likeness:
             return nodes[number]
         # Controllers are alike. One without their taints would be the place for all workloads.
         return nodes[-1] if nodes and node.role == "controller" else LikeNode()
+
+
+def answers_webhooks(placement: Placement) -> bool:
+    """Whether each controller of a lab answers webhooks: those of the cluster that it is like."""
+    likeness = Likeness.parse(placement.spec.like)
+    return likeness is not None and likeness.webhooks
 
 
 def chosen_nodes(copied: ClusterCopy, controllers: int | None, workers: int | None) -> tuple[CopiedNode, ...]:

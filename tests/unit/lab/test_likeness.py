@@ -14,7 +14,7 @@ from tests.unit.model.cluster_copy.examples import OBJECTS, copied, of_kind, wor
 from upgrader.errors import UsageError
 from upgrader.lab.cluster_folder import write_values
 from upgrader.lab.kubeadm_config import Secrets, init_config, join_config
-from upgrader.lab.likeness import Likeness, chosen_nodes, like, objects_of
+from upgrader.lab.likeness import Likeness, answers_webhooks, chosen_nodes, like, objects_of
 from upgrader.lab.readiness import unready
 from upgrader.lab.spec import LabSpec, Placement
 from upgrader.lab.webhooks import CERTIFICATE, KEY, STUB_URL, answered, stub_files
@@ -168,8 +168,7 @@ def test_webhooks_are_the_clusters_with_the_labs_own_server(tmp_path: Path) -> N
     """
     objects, left_out = objects_of(copied(), 3)
     assert [item["kind"] for item in objects] == [item["kind"] for item in OBJECTS] and left_out == ()
-    likeness = Likeness.parse(placement().spec.like)
-    assert likeness is not None and likeness.webhooks
+    assert answers_webhooks(placement()) and not answers_webhooks(Placement(LabSpec("x"), 0, tmp_path))
     for kind in ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"):
         (original,) = of_kind(kind)["webhooks"]
         (webhook,) = answered(next(item for item in objects if item["kind"] == kind), "PEM")["webhooks"]
