@@ -16,8 +16,10 @@ __all__ = ["COMPONENTS", "VALUES", "copied_flags", "has_form", "without_kubeadms
 
 _BOOL = r"(?i:true|false)"
 _NUMBER = r"\d{1,9}(?:\.\d{1,6})?"
-_WORKERS = r"\d{1,4}"
-"""How many of something start at once: an untrusted file must not exhaust the memory of the lab's machine."""
+_WORKERS = r"\d{1,3}"
+"""How many of something start at once: an untrusted file must not exhaust the memory of the lab's machine. All flags of
+this form together make some ten thousand goroutines, of a few KiB each.
+"""
 _DURATION = r"(?:\d{1,9}(?:\.\d{1,3})?(?:ms|s|m|h))+"
 _NAMES = r"[A-Za-z*-][A-Za-z0-9*-]{0,62}(?:,[A-Za-z*-][A-Za-z0-9*-]{0,62})*"
 _SWITCHES = r"[A-Za-z][A-Za-z0-9./]{0,126}=(?i:true|false)(?:,[A-Za-z][A-Za-z0-9./]{0,126}=(?i:true|false))*"
