@@ -16,7 +16,8 @@ from testkit.waiting import stretched
 from upgrader.lab import Lab
 from upgrader.lab.hardening import AUDIT_LOG, ENCRYPTED_PREFIX
 from upgrader.lab.keepalived import CHECK as HEALTHY
-from upgrader.lab.kubespray import CERTIFICATES, ETCD_FOLDER, ETCD_USER, KUBELETS_FILE
+from upgrader.lab.kubespray import CERTIFICATES, ETCD_FOLDER, ETCD_USER
+from upgrader.lab.kubespray_kubelet import KUBELETS_FILE
 from upgrader.ports import Kind as ApiKind
 
 __all__ = ["KINDS", "Given", "Kind"]

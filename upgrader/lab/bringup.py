@@ -23,6 +23,7 @@ from upgrader.lab.keys import ca_files, join_secrets, make_keys
 from upgrader.lab.kubeadm_cluster import KubeadmCluster
 from upgrader.lab.kubeadm_config import join_registration, patch_files
 from upgrader.lab.kubelet_config import kubelet_configuration
+from upgrader.lab.kubespray_kubelet import kubelet_files
 from upgrader.lab.likeness import answers_webhooks
 from upgrader.lab.loadbalancer import haproxy_files
 from upgrader.lab.node_disk import make_disk
@@ -107,7 +108,7 @@ class BringUp:
             more |= firewall_files(bastion)
         if node.kubernetes and self._placement.spec.layout:
             registration = join_registration(self._placement, node)
-            more |= kubespray.kubelet_files(kubelet_configuration(self._placement), registration)
+            more |= kubelet_files(kubelet_configuration(self._placement), registration)
         if node.kubernetes and self._placement.spec.registry:
             more |= trust_files(self._placement, (self._keys / "ca.crt").read_text())
             more |= login_files(self._placement, (self._keys / "registry-password").read_text())

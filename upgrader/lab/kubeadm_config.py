@@ -139,6 +139,8 @@ def join_config(placement: Placement, node: Node, secrets: Secrets) -> str:
         },
         "nodeRegistration": join_registration(placement, node),
     }
+    if placement.spec.layout:
+        document["caCertPath"] = f"{kubespray.CERTIFICATES}/ca.crt"  # where each kubelet looks for it
     if node.role == "controller":
         document["patches"] = {"directory": _PATCHES}
         document["controlPlane"] = {

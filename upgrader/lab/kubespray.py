@@ -4,14 +4,13 @@ Certificates are in /etc/kubernetes/ssl, to which /etc/kubernetes/pki leads; kub
 a service of the controllers, with its data where kubeadm has it; its certificates are named after each controller, in a
 folder that only its user `etcd` may use, and linked under the first controller's name, as kubeadm has one configuration
 for all. Admission, audit and kube-scheduler are configured as in its hardening guide: a folder of them is mounted above
-the certificates. Each kubelet reads a configuration and flags of its own, and not those that kubeadm writes.
+the certificates. The kubelet's files are `kubespray_kubelet.py`'s.
 
 https://github.com/kubernetes-sigs/kubespray/tree/master/roles/kubernetes/control-plane
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +23,10 @@ __all__ = [
     "ETCD_FOLDER",
     "ETCD_USER",
     "IGNORED_BY_SCHEDULER",
-    "KUBELETS_FILE",
     "MORE_SANS",
     "component_settings",
     "controller_files",
     "etcd_section",
-    "kubelet_files",
 ]
 
 CERTIFICATES = "/etc/kubernetes/ssl"
@@ -39,7 +36,6 @@ ETCD_USER = 994
 """The owner of that folder; no such account is needed."""
 MORE_SANS = ("localhost", "::1")
 """In kube-apiserver's certificate, beside the controllers' names and addresses."""
-KUBELETS_FILE = "/etc/kubernetes/kubelet-config.yaml"
 IGNORED_BY_SCHEDULER = ("kube-api-burst", "kube-api-qps", "profiling")
 """Flags that kube-scheduler ignores where it has a configuration file, as here."""
 
@@ -71,13 +67,6 @@ _MANAGER = {
     "profiling": "False",
     "terminated-pod-gc-threshold": "12500",
 }
-_KUBELETS_ENVIRONMENT = f"{_KUBERNETES}/kubelet.env"
-_KUBELETS_UNIT = f"""\
-[Service]
-EnvironmentFile=-{_KUBELETS_ENVIRONMENT}
-ExecStart=
-ExecStart=/usr/bin/kubelet $KUBE_LOG_LEVEL $KUBELET_ADDRESS $KUBELET_HOSTNAME $KUBELET_ARGS
-"""
 _VOLUMES = (
     ("audit-policy", _POLICY.rpartition("/")[0], _POLICY.rpartition("/")[0], True),
     ("audit-logs", "/var/log/kubernetes/audit", "/var/log/audit", False),
@@ -150,41 +139,6 @@ def controller_files(placement: Placement, node: Node, keys: Path) -> dict[str, 
         **own,
         **{path: (yaml.safe_dump(document, sort_keys=False), 0o644) for path, document in documents.items()},
         "/etc/tmpfiles.d/kubespray.conf": (_tmpfiles(placement, node), 0o644),
-    }
-
-
-def kubelet_files(configuration: Mapping[str, Any], registration: Mapping[str, Any]) -> dict[str, tuple[str, int]]:
-    """Files of a node: path → (text, mode). `registration`: kubeadm's `nodeRegistration`, which this kubelet doesn't
-    read.
-    """
-    flags = {each["name"]: each["value"] for each in registration["kubeletExtraArgs"]}
-    more = {
-        "authentication": {
-            "anonymous": {"enabled": False},
-            "webhook": {"enabled": True},
-            "x509": {"clientCAFile": f"{CERTIFICATES}/ca.crt"},
-        },
-        "authorization": {"mode": "Webhook"},
-        "clusterDomain": "cluster.local",
-        "containerRuntimeEndpoint": registration["criSocket"],
-        "rotateCertificates": True,
-        "staticPodPath": f"{_KUBERNETES}/manifests",
-    }
-    if taints := registration.get("taints"):
-        more["registerWithTaints"] = taints
-    text = yaml.safe_dump({**configuration, **more}, sort_keys=False)
-    environment = {
-        "KUBE_LOG_LEVEL": "--v=2",
-        "KUBELET_ADDRESS": f"--node-ip={flags['node-ip']}",
-        "KUBELET_HOSTNAME": f"--hostname-override={registration['name']}",
-        "KUBELET_ARGS": f"--bootstrap-kubeconfig={_KUBERNETES}/bootstrap-kubelet.conf --config={KUBELETS_FILE} "
-        f"--kubeconfig={_KUBERNETES}/kubelet.conf",
-    }
-    return {
-        KUBELETS_FILE: (text.replace("failCgroupV1: false", "failCgroupV1: False"), 0o640),  # as Ansible writes it
-        _KUBELETS_ENVIRONMENT: ("".join(f'{name}="{value}"\n' for name, value in environment.items()), 0o640),
-        # In place of the one of kubeadm's package, which Kubespray doesn't install.
-        "/etc/systemd/system/kubelet.service.d/10-kubeadm.conf": (_KUBELETS_UNIT, 0o644),
     }
 
 

@@ -22,6 +22,7 @@ from upgrader.lab.host_capabilities import HostCapabilities
 from upgrader.lab.keepalived import CHECK, keepalived_files
 from upgrader.lab.kubeadm_config import Secrets, init_config, join_config, join_registration
 from upgrader.lab.kubelet_config import kubelet_configuration
+from upgrader.lab.kubespray_kubelet import KUBELETS_FILE, kubelet_files
 from upgrader.lab.loadbalancer import haproxy_files
 from upgrader.lab.private_registry import CERTIFICATES
 from upgrader.lab.spec import LabSpec, Placement
@@ -361,14 +362,16 @@ def test_kubesprays_kubelet_has_all_that_kubeadm_writes_elsewhere() -> None:
     """It reads neither kubeadm's configuration nor kubeadm's flags: its own say the same, with Ansible's `False`."""
     placement = _placement(layout="kubespray", workers=0)
     registration = join_registration(placement, placement.node("controller-1")) | {"taints": [{"key": "a"}]}
-    files = kubespray.kubelet_files(kubelet_configuration(placement), registration)
+    files = kubelet_files(kubelet_configuration(placement), registration)
     unit = files["/etc/systemd/system/kubelet.service.d/10-kubeadm.conf"][0]
     flags = files["/etc/kubernetes/kubelet.env"][0]
     assert "EnvironmentFile=-/etc/kubernetes/kubelet.env" in unit and "/var/lib/kubelet" not in unit
-    assert f"--config={kubespray.KUBELETS_FILE}" in flags and "--node-ip=10.132.0.11" in flags
-    text = files[kubespray.KUBELETS_FILE][0]
+    assert f"--config={KUBELETS_FILE}" in flags and "--node-ip=10.132.0.11" in flags
+    text = files[KUBELETS_FILE][0]
     read = yaml.safe_load(text)
     assert "failCgroupV1: False\n" in text and read["registerWithTaints"] == [{"key": "a"}]
+    joined = _documents(join_config(_placement(layout="kubespray"), placement.node("controller-1"), _SECRETS))
+    assert joined["JoinConfiguration"]["caCertPath"] == read["authentication"]["x509"]["clientCAFile"]
     assert read["staticPodPath"] == "/etc/kubernetes/manifests" and read["clusterDNS"] == [placement.cluster_dns]
 
 
