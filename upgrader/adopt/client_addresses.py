@@ -31,7 +31,7 @@ _KUBECONFIGS = ("admin", "kubelet", "controller-manager", "scheduler")
 _OWN = "::1"
 """Where a kube-apiserver that listens on all addresses connects to itself, and accepts only its own certificate."""
 _BOTH = "localhost"
-"""Whoever asks for this name tries 127.0.0.1, too."""
+"""A name whose clients try 127.0.0.1, too."""
 _IPVS = "kube-ipvs0"
 """The interface on which kube-proxy's mode `ipvs` keeps the addresses of Services."""
 

@@ -1,6 +1,6 @@
 """`lab up --layout kubespray`: the kubelet of each node reads a configuration and flags of its own. Pure.
 
-kubeadm writes its own beside them, which nobody reads.
+The ones that kubeadm writes beside them are not read.
 
 https://github.com/kubernetes-sigs/kubespray/tree/master/roles/kubernetes/node
 """
