@@ -157,7 +157,7 @@ def test_an_object_that_is_too_large_is_told(
     kube: KubeAdapter, server: ScriptedServer, before: list[str], place: str
 ) -> None:
     """The answer is whole, so nobody asks again; the error says which object it is, and how large it may be."""
-    items = [{"metadata": {"name": name, "namespace": "ns"}} for name in before]
+    items: list[dict[str, object]] = [{"metadata": {"name": name, "namespace": "ns"}} for name in before]
     items.append({"metadata": {"name": "large", "annotations": {"x": "x" * (17 << 20)}}})
     server.answers((200, {}, json.dumps({"kind": "PodList", "metadata": {}, "items": items}).encode()))
     with pytest.raises(ApiError, match=f"'list pods' has an object of more than 16 MiB.*: {place}") as caught:
