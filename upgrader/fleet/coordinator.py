@@ -283,15 +283,19 @@ class Coordinator:
 
     def _see_ended(self, cluster: ClusterState) -> _Seen:
         """Of the open run of a cluster which is left out: whether a person has ended it, or has gone on with a later
-        run that has ended, after which it can be neither resumed nor rolled back.
+        run that works no more, after which it can be neither resumed nor rolled back.
         """
-        runs = self.fleet.by_name[cluster.name].folder / "runs"
+        folder = self.fleet.by_name[cluster.name]
+        runs = folder.folder / "runs"
         newest = newest_upgrade(runs)
         if newest is None or newest.outcome == "unknown":
             return _Seen()
         if newest.outcome == "interrupted":
             later = built_on(newest)
-            if later is None or later.outcome == "interrupted":  # or still in progress
+            if later is None:
+                return _Seen()
+            # Its journal may lack the end for ever: a repeated `adopt` that has nothing left to do writes none.
+            if later.outcome == "interrupted" and not self.questions.idle(folder, cluster.digest):
                 return _Seen()
             reason = f"run {newest.name} was interrupted, and run {later.name} builds on it"
             return _Seen(result=Result("broken", newest.name, reason=reason))

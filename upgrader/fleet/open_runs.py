@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from upgrader.app.resumable import builds_on
 from upgrader.config.yaml_document import shown
 from upgrader.engine.history.past_runs import PastRun, newest_upgrade, past_runs
 from upgrader.errors import Blocked
-from upgrader.fleet.model import Fleet
+from upgrader.fleet.model import Fleet, FleetCluster
 from upgrader.fleet.state import CampaignState
 from upgrader.model.first_few import first_few
 
 __all__ = ["built_on", "how_to_end", "open_run", "refuse_open_runs"]
 
 
-def refuse_open_runs(fleet: Fleet, before: Fleet | None, state: CampaignState) -> None:
+def refuse_open_runs(
+    fleet: Fleet, before: Fleet | None, state: CampaignState, at_work: Callable[[Fleet, FleetCluster], str]
+) -> None:
     """Raise Blocked that names each cluster whose newest upgrade has no end, or whose journal doesn't say.
 
     Asked are the clusters of the new campaign, and those of the campaign `before`, which is in `state`, unless the new
-    one excludes them by name.
+    one excludes them by name. `at_work` says of a cluster of either whether a process may be changing it.
     """
-    clusters = (*fleet.clusters, *(before.clusters if before else ()))
-    folders = {each.folder: each.name for each in reversed(clusters) if each.name not in fleet.excluded}
+    clusters = [(each_of, each) for each_of in (before, fleet) if each_of for each in reversed(each_of.clusters)]
+    folders = {each.folder: (each_of, each) for each_of, each in clusters if each.name not in fleet.excluded}
     active = {each.name for each in state.clusters.values() if each.active}
-    found = {name: (folder, why) for folder, name in folders.items() if (why := open_run(folder, name in active))}
+    found = {
+        each.name: (folder, why)
+        for folder, (each_of, each) in folders.items()
+        if (why := open_run(folder, partial(at_work, each_of, each), each.name in active))
+    }
     if not found:
         return
     first = next(reversed(found))
@@ -42,10 +50,10 @@ def how_to_end(folder: Path) -> str:
     return f"upgrader -C {shown(folder)} resume, or rollback; if it builds on another run, its own command"
 
 
-def open_run(folder: Path, active: bool = False) -> str:
+def open_run(folder: Path, at_work: Callable[[], str], active: bool = False) -> str:
     """The newest upgrade of a cluster folder if it has no end, or why that isn't known; "" where there is none. One on
-    which the changes of a later run build has its end there, as for `run --resume`, once that run has one. With
-    `active`, a campaign has begun one.
+    which the changes of a later run build has its end there, as for `run --resume`, once that run works no more: it has
+    an end, or was killed, so that no process is `at_work` on the cluster. With `active`, a campaign has begun one.
     """
     run = newest_upgrade(folder / "runs")
     if run is None:
@@ -57,7 +65,9 @@ def open_run(folder: Path, active: bool = False) -> str:
     later = built_on(run)
     if later is None:
         return f"run {run.name}"
-    return f"run {later.name}, which builds on run {run.name}" if later.outcome == "interrupted" else ""
+    if later.outcome != "interrupted" or not (why := at_work()):
+        return ""
+    return f"run {later.name}, which builds on run {run.name}: {why}"
 
 
 def built_on(run: PastRun) -> PastRun | None:

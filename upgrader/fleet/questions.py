@@ -10,6 +10,7 @@ from pathlib import Path
 from upgrader.config.used_kubeconfig import UsedKubeconfig
 from upgrader.engine.history.journal_in_secrets import secret_name
 from upgrader.errors import ApiError, UpgraderError, UsageError
+from upgrader.fleet.at_work import at_work
 from upgrader.fleet.clusters import Answer, Answered, other_cluster, private_kubeconfig, requests_answered
 from upgrader.fleet.events import Problem
 from upgrader.fleet.inputs import Inputs, folder_digest, folder_place, inputs_of, kubeconfig_of
@@ -74,6 +75,8 @@ class Questions:
     fetch: Fetch = at_home
     requests: Callable[[Path], Answered] = requests_answered
     """Asks the cluster that a kubeconfig leads to for the requests that it has answered."""
+    at_work: Callable[[Path, Path], str] = at_work
+    """Asks the cluster that a kubeconfig leads to, and its folder, whether a process may be changing it."""
 
     def before(self, cluster: FleetCluster, digest: str, target: KubernetesVersion) -> Found:
         """Why a cluster must not be begun; `digest` is of what was approved."""
@@ -89,6 +92,10 @@ class Questions:
     def after_soak(self, cluster: FleetCluster, state: ClusterState, target: KubernetesVersion, requests: int) -> Found:
         """Why a cluster isn't as a soak should leave it; it should have answered so many requests since its run."""
         return self._found(lambda: self._at_target(cluster, state, target, requests))
+
+    def idle(self, cluster: FleetCluster, digest: str) -> bool:
+        """Whether no process is changing the inventory's cluster, so that none of its runs is in progress."""
+        return not self._found(lambda: self._idle(cluster, self._kubeconfig(cluster, Inputs.parse(digest)))).reason
 
     def moved(self, cluster: FleetCluster, digest: str) -> str:
         """Why nothing may be read from a cluster folder: a link now leads to another one. "": it is where it was."""
@@ -170,13 +177,19 @@ class Questions:
             return Found("unreachable", f"the journals of its earlier runs can't be read: {unread.place}", used)
         if unread.runs:
             return Found("journals", _damaged(unread), used)
-        if target and (open_one := open_run(cluster.folder)):
+        if target and (open_one := open_run(cluster.folder, lambda: self._idle(cluster, used).reason)):
             what = f"it has a run without an end, which the campaign has not begun: {open_one}"
             return Found("unended", f"{what}: {how_to_end(cluster.folder)}")
         files, now = Inputs.parse(digest).files, self.clock.now()
         if target and (why := unrehearsed(cluster.folder, files, answer, target, now)):
             return Found("rehearsal", why)
         return Found(kubeconfig=used)
+
+    def _idle(self, cluster: FleetCluster, used: UsedKubeconfig) -> Found:
+        """Its reason: why a process may be changing it."""
+        with private_kubeconfig(used) as kubeconfig:
+            other = other_cluster(self.ask(kubeconfig), cluster)
+            return Found("unended", other or self.at_work(kubeconfig, cluster.folder))
 
     def _at_target(self, cluster: FleetCluster, state: ClusterState, target: KubernetesVersion, requests: int) -> Found:
         used = self._kubeconfig(cluster, Inputs.parse(state.digest))

@@ -6,12 +6,14 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from upgrader.app.locking import lock_holder, own_name
 from upgrader.app.wiring import open_api, system_clock
 from upgrader.engine.locks.folder_lock import FolderHolder, folder_holder, folder_lock
-from upgrader.errors import Blocked, CampaignStopped, Locked, UsageError
+from upgrader.errors import Blocked, CampaignStopped, Locked, UpgraderError, UsageError
+from upgrader.fleet.at_work import at_work, unknown
 from upgrader.fleet.campaigns import INPUTS, KUBECONFIG, Campaign, begin, fleet_files, newest_campaign
 from upgrader.fleet.clusters import ask_cluster, other_cluster, private_kubeconfig, remove_left_kubeconfigs
 from upgrader.fleet.coordinator import Coordinator, Executor
@@ -208,7 +210,7 @@ def open_campaign(
                 _refuse_running(campaign, state, before)
             chosen = executor or "local"
             carried_out, hub = _executor(stack, chosen, fleet)
-            refuse_open_runs(fleet, begun_fleet(folder, campaign) if campaign else None, state)
+            refuse_open_runs(fleet, begun_fleet(folder, campaign) if campaign else None, state, partial(_works, folder))
             inputs = tuple(ClusterInputs(each.name, str(_inputs(folder, fleet, each))) for each in fleet.clusters)
             pins = own_pins()
             confirm(fleet, state.open)
@@ -222,6 +224,16 @@ def open_campaign(
             yield Coordinator(folder, fleet, campaign, journal, carried_out, clock, questions, own_pins)
         finally:
             journal.close()
+
+
+def _works(folder: Path, fleet: Fleet, cluster: FleetCluster) -> str:
+    """Why a process may be changing a cluster, as `at_work`; no command is run for it that no campaign has approved."""
+    with KNOWN.apart():
+        try:
+            with planning_kubeconfig(cluster.folder, fleet, approved_kubeconfigs(folder, fleet)) as kubeconfig:
+                return KNOWN.mask(at_work(kubeconfig, cluster.folder))
+        except UpgraderError as error:
+            return KNOWN.mask(unknown(error))
 
 
 def _executor(stack: ExitStack, name: ExecutorName, fleet: Fleet, hub: str = "") -> tuple[Executor, str]:

@@ -20,6 +20,7 @@ from click.testing import CliRunner, Result
 from testkit.fakes.clock import FakeClock
 from testkit.fakes.kube import FakeKube
 from testkit.fleet_folder import FLEET, INVENTORY, server_of, write_fleet, write_kubeconfig
+from tests.unit.fleet.test_open_runs import write_later
 from tests.unit.ui.test_plan_markdown import document
 from upgrader.app import upgrade
 from upgrader.cli.approved_inputs import read_copies, with_approved_inputs
@@ -280,6 +281,27 @@ def test_new_campaign_forgets_no_run(folder: Path) -> None:
     (folder / "clusters/c/runs/20260101T000001-v1.37.1" / JOURNAL).write_text("{}\n")
     with pytest.raises(Blocked, match=r"b \(run .*\), c \(the outcome of run .* is unknown"):
         fleet(folder, "run", "--new", "--yes")
+
+
+def test_new_campaign_after_an_adoption_that_was_killed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An adoption on an interrupted upgrade may lack its end for ever: it keeps a campaign back while it may be at work
+    on the inventory's cluster; no command is run to ask for that which no campaign has approved.
+    """
+    ran(folder, "b", None)
+    write_later(folder / "clusters/b", RunKind.ADOPT, ended=False)
+    monkeypatch.setattr(use_cases, "at_work", lambda *_: "its lock is held")
+    with pytest.raises(Blocked, match=r"b \(run .*-later, which builds on run .*: its lock is held\)"):
+        fleet(folder, "run", "--yes")
+    monkeypatch.setattr(use_cases, "at_work", lambda *_: "")
+    write_kubeconfig(folder / "clusters/b", server="a")
+    with pytest.raises(Blocked, match=r"unknown whether it is in progress: .* UID u1; the inventory has u2"):
+        fleet(folder, "run", "--yes")
+    write_kubeconfig(folder / "clusters/b", token="", exec={"command": "touch", "args": ["/x"]})
+    with pytest.raises(Blocked, match="unknown whether it is in progress"):
+        fleet(folder, "run", "--yes")
+    write_kubeconfig(folder / "clusters/b")
+    with pytest.raises(CampaignStopped):
+        fleet(folder, "run", "--yes")
 
 
 def test_new_campaign_forgets_no_cluster_of_the_one_before(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -95,6 +95,8 @@ class Machine:
         """Cluster → a run of which only the cluster has the journal."""
         self.elsewhere_ends = 0
         """Its exit code."""
+        self.at_work = ""
+        """Why a process may be changing each cluster."""
         self.unread = Unread()
         """Which journals of all clusters can't be read."""
 
@@ -193,7 +195,14 @@ def coordinator(machine: Machine, campaign: Campaign) -> Coordinator:
     fleet = read_fleet(machine.folder, machine.clock.now(), begun=campaign.folder)
     journal = campaign.reopen(machine.clock)
     questions = Questions(
-        machine.folder, fleet.commands, machine.ask, {}, machine.clock, machine.fetch, machine.requests
+        machine.folder,
+        fleet.commands,
+        machine.ask,
+        {},
+        machine.clock,
+        machine.fetch,
+        machine.requests,
+        lambda *_: machine.at_work,
     )
     return Coordinator(
         machine.folder,
@@ -798,10 +807,11 @@ def test_skipped_in_the_middle_of_a_run(machine: Machine) -> None:
     assert machine.commands[-1][-1] == "--resume" and phases(campaign)["b"] == "succeeded"
 
 
-@pytest.mark.parametrize("how", ["rollback", "leave-out"])
+@pytest.mark.parametrize("how", ["rollback", "leave-out", "killed", "other cluster"])
 def test_open_run_of_a_skipped_cluster_is_ended_by_hand(machine: Machine, how: str) -> None:
     """The coordinator sees in the cluster's journals that a person has ended it, or that a later run builds on it and
-    has ended, so that it can't be resumed or rolled back; the cluster stays left out, and holds no place.
+    has ended, or was killed, so that it can't be resumed or rolled back; the cluster stays left out, and holds no
+    place.
     """
     machine.exit_codes = {"b": [130, 130, 130, 130]}
     campaign = begun(machine)
@@ -815,14 +825,24 @@ def test_open_run_of_a_skipped_cluster_is_ended_by_hand(machine: Machine, how: s
         journal = Journal.reopen(folder / "runs" / run / JOURNAL, machine.clock)
         EMIT(journal, RunEnded(run, "rolled-back", 1.0))
         journal.close()
-    else:
+    elif how == "leave-out":
         write_later(folder, RunKind.RENEW_CERTIFICATES)
         machine.clock.sleep(61)
         assert one.look()[1].clusters["b"].active, "nothing of the upgrade depends on certificates"
         write_later(folder, RunKind.LEAVE_OUT_CONTROLLER, "20260102T000000-later", ended=False)
+        machine.at_work = "its lock is held"
         machine.clock.sleep(61)
         assert one.look()[1].clusters["b"].active, "the later run is in progress"
         write_later(folder, RunKind.LEAVE_OUT_CONTROLLER, "20260103T000000-later")
+    else:
+        write_later(folder, RunKind.ADOPT, "20260102T000000-later", ended=False)
+        if how == "killed":
+            machine.at_work = "it is unknown whether it is in progress"
+        else:
+            machine.answers["b"] = machine.answers["c"]
+        machine.clock.sleep(61)
+        assert one.look()[1].clusters["b"].active, "nothing says that the adoption isn't in progress"
+        machine.at_work, machine.answers["b"] = "", Answer("u2", TARGET)
     machine.clock.sleep(61)
     b = one.look()[1].clusters["b"]
     assert (b.phase, b.active, b.reason) == ("skipped", False, "I look at it")

@@ -36,15 +36,17 @@ def test_interrupted_upgrade_before_a_later_run(tmp_path: Path, kind: RunKind, i
     """One on which a later run builds can't be resumed or rolled back any more, so it isn't demanded."""
     write_run(tmp_path)
     write_later(tmp_path, kind)
-    assert open_run(tmp_path) == (f"run {FIRST}" if is_open else "")
+    assert open_run(tmp_path, lambda: "it may be at work") == (f"run {FIRST}" if is_open else "")
 
 
 def test_later_run_without_an_end_is_open(tmp_path: Path) -> None:
-    """A run that builds on an interrupted upgrade may still be working: it ends nothing before it has ended itself, by
-    its journal or by that of a run which a person began in its place.
+    """A run that builds on an interrupted upgrade ends nothing while a process may be at work on the cluster; one that
+    was killed may lack its end for ever, as the same command has nothing left to do. A run which a person began in its
+    place, and which has ended, needs no one to be asked.
     """
     write_run(tmp_path)
-    write_later(tmp_path, RunKind.LEAVE_OUT_CONTROLLER, ended=False)
-    assert open_run(tmp_path) == f"run {LATER}, which builds on run {FIRST}"
-    write_later(tmp_path, RunKind.LEAVE_OUT_CONTROLLER, "20260102T000000-later")
-    assert open_run(tmp_path) == ""
+    write_later(tmp_path, RunKind.ADOPT, ended=False)
+    assert open_run(tmp_path, lambda: "locked by me") == f"run {LATER}, which builds on run {FIRST}: locked by me"
+    assert open_run(tmp_path, lambda: "") == ""
+    write_later(tmp_path, RunKind.ADOPT, "20260102T000000-later")
+    assert open_run(tmp_path, lambda: pytest.fail("it has ended")) == ""
