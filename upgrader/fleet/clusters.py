@@ -21,7 +21,7 @@ from upgrader.engine.journal.atomic import write_atomic
 from upgrader.errors import ApiError, UsageError
 from upgrader.fleet.cluster_traits import cluster_traits
 from upgrader.fleet.model import FleetCluster
-from upgrader.gates.continuity.server_metrics import answered, parse
+from upgrader.gates.continuity.server_metrics import answered
 from upgrader.gates.kubernetes_kinds import ENDPOINT_SLICES, NAMESPACES
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Kube
@@ -101,9 +101,9 @@ def requests_answered(kubeconfig: Path) -> Answered:
         said = kube.raw("/metrics")
         servers = _servers(kube)
     try:
-        started = parse(said).start
-        float(started)
-        return Answered(started, int(answered(said)), servers)
+        found = answered(said)
+        float(found.start)
+        return Answered(found.start, int(found.requests), servers)
     except (ValueError, OverflowError) as error:
         raise ApiError(f"the metrics of kube-apiserver can't be read: {error}") from error
 

@@ -11,12 +11,12 @@ from typing import TypeVar
 
 from upgrader.model.baseline import Latency99, LevelSeats, RefusedShare, ServerBaseline
 
-__all__ = ["TOO_MANY", "Counters", "answered", "parse", "percentile99", "since", "summarize", "together"]
+__all__ = ["TOO_MANY", "Answers", "Counters", "answered", "parse", "percentile99", "since", "summarize", "together"]
 
 TOO_MANY = "rejected as too many"
 """How `Counters.refused` names requests for which there was no seat."""
 
-_REQUESTS = "apiserver_request_total{"
+_REQUESTS, _START = "apiserver_request_total{", "process_start_time_seconds"
 _PREFIXES = (
     _REQUESTS,
     "authentication_attempts{",
@@ -26,7 +26,7 @@ _PREFIXES = (
     "apiserver_request_terminations_total{",
     "apiserver_admission_webhook_rejection_count{",
     "apiserver_request_duration_seconds_bucket{",
-    "process_start_time_seconds",
+    _START,
 )
 _COUNTED = re.compile(f"^(?:{'|'.join(map(re.escape, _PREFIXES))}).*", re.MULTILINE)
 """One line at a time: all of them as a list would be the text once more, which may have ten megabytes."""
@@ -81,6 +81,15 @@ class Counters:
         return max(self.requests, sum(self.refused.values()), 1.0)
 
 
+@dataclass(frozen=True)
+class Answers:
+    """How many requests an instance has answered since it started."""
+
+    start: str
+    """As of `Counters`; "" if it isn't said."""
+    requests: float
+
+
 def parse(text: str) -> Counters:
     """Read the few metrics that count, out of thousands of lines."""
     start, requests, queued, terminated = "", 0.0, 0.0, 0.0
@@ -92,7 +101,7 @@ def parse(text: str) -> Counters:
         body, _, number = line.rpartition(" ")
         name, _, rest = body.partition("{")
         labels = dict(_LABEL.findall(rest))
-        if name == "process_start_time_seconds":
+        if name == _START:
             start = number
         elif name == "apiserver_request_total":
             requests += float(number)
@@ -130,22 +139,24 @@ def _lines(text: str) -> Iterator[str]:
     return (found[0] for found in _COUNTED.finditer(text))
 
 
-def answered(text: str) -> float:
+def answered(text: str) -> Answers:
     """How many requests for objects an instance has answered since it started. Not those that it refused or failed
     (401, 403, 429, 5xx), that last as long as their clients want, that renew Leases, as an idle cluster does all the
     time, or that aren't for objects, such as probes. Who asked isn't said. Raises ValueError where a number is missing.
     """
-    total = 0.0
+    start, total = "", 0.0
     for line in _lines(text):
+        body, _, number = line.rpartition(" ")
+        if body == _START:
+            start = number
         if not line.startswith(_REQUESTS):
             continue
-        body, _, number = line.rpartition(" ")
         labels = dict(_LABEL.findall(body))
         code = labels.get("code", "")
         fine = code.startswith(("2", "3", "4")) and code not in ("401", "403", "429")
         if fine and labels.get("verb") not in _LONG and labels.get("resource", "") not in ("", "leases"):
             total += float(number)
-    return total
+    return Answers(start, total)
 
 
 def since(before: Counters, now: Counters) -> Counters | None:
