@@ -36,7 +36,7 @@ def test_what_a_cluster_is_made_of(cluster: Cluster) -> None:
     """Nodes and the DaemonSets of all namespaces are read as the API server has them, and so is kube-proxy's mode."""
     kube = cluster.kube
     kube.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "w1"}})
-    assert set(ask_traits(cluster.kubeconfig)) == {"CNI without a DaemonSet", "no kube-proxy DaemonSet"}
+    assert set(ask_traits(cluster.kubeconfig)) == {"size 1 node", "CNI without a DaemonSet", "no kube-proxy DaemonSet"}
     kube.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "network"}})
     for name, namespace, folder in (("cilium", "network", "/etc/cni/net.d"), ("kube-proxy", "kube-system", "/run")):
         container = {"name": name, "image": f"registry.example:5000/{name}:v1"}
@@ -63,7 +63,7 @@ def test_what_a_cluster_is_made_of(cluster: Cluster) -> None:
         },
         "kube-system",
     )
-    assert set(ask_traits(cluster.kubeconfig)) == {"CNI cilium v1", "kube-proxy mode nftables"}
+    assert set(ask_traits(cluster.kubeconfig)) == {"size 1 node", "CNI cilium v1", "kube-proxy mode nftables"}
 
 
 def test_requests_of_one_process(cluster: Cluster) -> None:

@@ -46,9 +46,10 @@ def fleet() -> None:
 def plan(folder: Path, allow_exec: bool) -> None:
     """Plan every cluster, and group clusters with equal plans. Changes nothing.
 
-    Also shows what each later stage tries for the first time: labels, findings, steps, images, operating systems,
-    container runtimes, CNI plugins and modes of kube-proxy that no cluster of an earlier stage has. During a campaign,
-    names waiting clusters that would fail for the same cause as others did.
+    Also shows what each later stage tries for the first time, as no cluster of an earlier stage has it: labels,
+    findings, steps, images; the number of nodes, their operating systems, architectures, container runtimes and
+    kubelets; CNI plugins and modes of kube-proxy. During a campaign, names waiting clusters that would fail for the
+    same cause as others did.
 
     Exit codes: 0 every cluster can be upgraded, 2 wrong usage or files, 3 a check blocks a cluster, or a cluster can't
     be planned.

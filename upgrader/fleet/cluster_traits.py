@@ -1,5 +1,6 @@
-"""What a live cluster is made of, as far as an upgrade may meet it: the operating systems and container runtimes of its
-nodes, its CNI plugins, and how kube-proxy works. The API says all of it; no name of a product is known here.
+"""What a live cluster is made of, as far as an upgrade may meet it: how many nodes it has, their operating systems,
+architectures, container runtimes and kubelets, its CNI plugins, and how kube-proxy works. The API says all of it; no
+name of a product is known here.
 """
 
 from __future__ import annotations
@@ -19,18 +20,28 @@ UNKNOWN = "unknown "
 
 _SYSTEM, _PROXY = "kube-system", "kube-proxy"
 _DAEMON_SETS = WORKLOADS["DaemonSet"]
-_NODE_INFO = {"osImage": "operating system", "containerRuntimeVersion": "container runtime"}
+_NODE_INFO = {
+    "osImage": "operating system",
+    "architecture": "architecture",
+    "containerRuntimeVersion": "container runtime",
+    "kubeletVersion": "kubelet",
+}
+_SIZES = (1, 10, 100, 1000)
+"""The most nodes of each class but the last: what takes longer, or is refused as too much, differs by the order of
+magnitude.
+"""
 _CNI_FOLDER = re.compile(r"/cni(?=[/-]|$)")
 """`/etc/cni/net.d`, `/opt/cni/bin`, and where distributions have those two: who installs a plugin mounts them."""
 
 
 def cluster_traits(kube: Kube) -> frozenset[str]:
-    """Such as `operating system Ubuntu 24.04.1 LTS`, `container runtime containerd://1.7.22`, `CNI cilium v1.16.1`,
-    `kube-proxy mode ipvs`. What can't be read begins with `UNKNOWN`.
+    """Such as `size up to 10 nodes`, `operating system Ubuntu 24.04.1 LTS`, `architecture arm64`, `container runtime
+    containerd://1.7.22`, `kubelet v1.36.3`, `CNI cilium v1.16.1`, `kube-proxy mode ipvs`. What can't be read begins
+    with `UNKNOWN`.
     """
     return frozenset(
         (
-            *_read("operating systems and container runtimes", lambda: _of_nodes(kube)),
+            *_read("nodes", lambda: _of_nodes(kube)),
             *_read("CNI plugins", lambda: _of_plugins(kube)),
             *_read("kube-proxy mode", lambda: _of_proxy(kube)),
         )
@@ -46,10 +57,20 @@ def _read(what: str, question: Callable[[], Iterator[str]]) -> tuple[str, ...]:
 
 
 def _of_nodes(kube: Kube) -> Iterator[str]:
+    number = 0
     for node in kube.each(NODES):
+        number += 1
         info = (node.get("status") or {}).get("nodeInfo") or {}
-        # A kubelet that has never reported has neither: there is no node yet that could be like another cluster's.
+        # A kubelet that has never reported has none: there is no node yet that could be like another cluster's.
         yield from (f"{what} {info[key]}" for key, what in _NODE_INFO.items() if info.get(key))
+    yield f"size {_size(number)}"
+
+
+def _size(nodes: int) -> str:
+    most = next((each for each in _SIZES if nodes <= each), None)
+    if most is None:
+        return f"over {_SIZES[-1]} nodes"
+    return f"up to {most} nodes" if most > 1 else "1 node"
 
 
 def _of_plugins(kube: Kube) -> Iterator[str]:

@@ -24,11 +24,11 @@ DAEMON_SETS = WORKLOADS["DaemonSet"]
 _TRAITS = ("CNI x", "CNI y", "kube-proxy mode ipvs", "unknown kube-proxy mode: forbidden")
 
 
-def put_node(kube: FakeKube, name: str, system: str, runtime: str) -> None:
-    kube.put(
-        NODES,
-        {"metadata": {"name": name}, "status": {"nodeInfo": {"osImage": system, "containerRuntimeVersion": runtime}}},
-    )
+def put_node(
+    kube: FakeKube, name: str, system: str, runtime: str, machine: str = "amd64", kubelet: str = "v1.36.3"
+) -> None:
+    info = {"osImage": system, "containerRuntimeVersion": runtime, "architecture": machine, "kubeletVersion": kubelet}
+    kube.put(NODES, {"metadata": {"name": name}, "status": {"nodeInfo": info}})
 
 
 def put_daemon_set(kube: FakeKube, name: str, image: str, *folders: str, namespace: str = "kube-system") -> None:
@@ -45,18 +45,45 @@ def put_proxy(kube: FakeKube, config: str | None) -> None:
 
 
 def test_nodes_of_several_kinds() -> None:
-    """Each operating system and each container runtime with its version, once; a node that never reported has none."""
+    """Each operating system, architecture, container runtime and kubelet once, with its version; a node that never
+    reported has none, and counts as a node.
+    """
     kube = FakeKube()
     put_node(kube, "c1", "Debian GNU/Linux 12 (bookworm)", "containerd://1.7.22")
-    put_node(kube, "w1", "Debian GNU/Linux 12 (bookworm)", "containerd://2.1.4")
+    put_node(kube, "w1", "Debian GNU/Linux 12 (bookworm)", "containerd://2.1.4", "arm64", "v1.35.1")
     kube.put(NODES, {"metadata": {"name": "w2"}})
     assert cluster_traits(kube) == {
         "operating system Debian GNU/Linux 12 (bookworm)",
         "container runtime containerd://1.7.22",
         "container runtime containerd://2.1.4",
+        "architecture amd64",
+        "architecture arm64",
+        "kubelet v1.36.3",
+        "kubelet v1.35.1",
+        "size up to 10 nodes",
         "CNI without a DaemonSet",
         "no kube-proxy DaemonSet",
     }
+
+
+@pytest.mark.parametrize(
+    ("nodes", "trait"),
+    [
+        (1, "size 1 node"),
+        (2, "size up to 10 nodes"),
+        (10, "size up to 10 nodes"),
+        (11, "size up to 100 nodes"),
+        (100, "size up to 100 nodes"),
+        (1000, "size up to 1000 nodes"),
+        (1001, "size over 1000 nodes"),
+    ],
+)
+def test_size_by_its_class(nodes: int, trait: str) -> None:
+    """Clusters of about as many nodes are alike; one that is larger by an order of magnitude isn't."""
+    kube = FakeKube()
+    for number in range(nodes):
+        kube.put(NODES, {"metadata": {"name": f"n{number}"}})
+    assert {each for each in cluster_traits(kube) if each.startswith("size")} == {trait}
 
 
 @pytest.mark.parametrize(
