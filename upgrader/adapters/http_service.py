@@ -43,7 +43,7 @@ class HttpClient:
         if self._late_one is not None and self._late_one.is_alive():
             raise self._error(f"the previous request had no answer within {self._seconds:g} s")
         answers: queue.SimpleQueue[HttpAnswer | ServiceError] = queue.SimpleQueue()
-        work = lambda: answers.put(self._asked(method, path, body, headers))  # noqa: E731
+        work = KNOWN.carried(lambda: answers.put(self._asked(method, path, body, headers)))
         asking = threading.Thread(target=work, name=f"ask {self._host}", daemon=True)
         asking.start()
         try:

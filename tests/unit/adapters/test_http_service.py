@@ -15,6 +15,7 @@ from tests.unit.gates.availability.server import ApiServer
 from upgrader.adapters.http_service import HttpClient
 from upgrader.errors import ServiceError
 from upgrader.model.observability import HttpEndpoint
+from upgrader.model.redaction.known_secrets import KNOWN
 from upgrader.model.redaction.printable import mask_secrets
 
 SECONDS = 30.0
@@ -76,6 +77,15 @@ def test_secret_that_is_none(server: HttpServer, tmp_path: Path, content: str | 
     with pytest.raises(ServiceError, match="token") as caught:
         HttpClient(HttpEndpoint(server.url, token_file=tmp_path / "token"), SECONDS).send("GET", "/")
     assert server.requests == [] and "lines" not in caught.value.message.replace("must contain exactly one line", "")
+
+
+def test_secret_of_a_team(server: HttpServer, tmp_path: Path) -> None:
+    """What is learned for one cluster is masked in what is said of it, and not in what is said of all others."""
+    (tmp_path / "token").write_text("rolled-back-by-ann")
+    with KNOWN.apart():
+        HttpClient(HttpEndpoint(server.url, token_file=tmp_path / "token"), SECONDS).send("GET", "/")
+        assert "rolled-back-by-ann" not in KNOWN.mask("it was rolled-back-by-ann")
+    assert KNOWN.mask("it was rolled-back-by-ann") == "it was rolled-back-by-ann"
 
 
 def test_redirects_are_not_followed(server: HttpServer) -> None:

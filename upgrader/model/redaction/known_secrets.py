@@ -11,7 +11,7 @@ import binascii
 import json
 import re
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -70,6 +70,16 @@ class KnownSecrets:
             yield
         finally:
             self._here.known = before
+
+    def carried(self, work: Callable[[], None]) -> Callable[[], None]:
+        """Work for another thread, which there learns and masks as this thread does now."""
+        known = self._apart
+
+        def carry() -> None:
+            self._here.known = known
+            work()
+
+        return carry
 
     @property
     def _apart(self) -> KnownSecrets | None:
