@@ -31,6 +31,7 @@ from upgrader.fleet.events import (
     RequestsCounted,
     RetryRequested,
     SoakChecked,
+    SoakGateChecked,
     StageApproved,
     Unpaused,
 )
@@ -54,6 +55,7 @@ _OUTCOMES = (
     ["succeeded", "interrupted", "interrupted", "interrupted", "interrupted-before"],
 )
 """How runs of one history end: mostly well, often badly, or in the middle."""
+_NEED_HELP = ("blocked", "rolled-back", "broken", "given-up", "given-up-before", "skipped")
 _QUARTER = timedelta(minutes=15)
 """Schedules of these histories begin at its multiples, and so do changes of the clocks."""
 
@@ -79,6 +81,8 @@ class _Book:
     soaked: datetime | None = None
     counted: int = 0
     """Of how many of its API servers it is known what they have answered before the soak."""
+    gates: str = "unasked"
+    """Of its soak: unasked, pass, shut, or failed: until a person comes."""
     interruptions: int = 0
     cause: str = ""
     problem: str = ""
@@ -108,6 +112,7 @@ class _Oracle:
         book = self.books[name]
         book.worked = book.worked if resume else 0.0
         book.status, book.halfway, book.soaked, book.due, book.counted = "running", resume, None, None, 0
+        book.gates = "unasked"
 
     def held_back(self, name: str, now: datetime) -> bool:
         """Whether this cluster could begin now, or go on."""
@@ -180,12 +185,14 @@ class _Oracle:
             raise Broken(f"stage {stage.name} wasn't complete")
         if all(each.status != "ok" for each in mine):
             raise Broken(f"stage {stage.name} has no success")
-        if not stage.soak_seconds and not stage.soak_requests:
+        if not stage.soak_seconds and not stage.soak_requests and not stage.soak_gates:
             return
         over = max(each.ended for each in mine if each.ended and each.status != "skipped")
         over += timedelta(seconds=stage.soak_seconds)
         if now < over or any(each.status == "ok" and (not each.soaked or each.soaked < over) for each in mine):
             raise Broken(f"stage {stage.name} had not soaked")
+        if stage.soak_gates and any(each.status == "ok" and each.gates != "pass" for each in mine):
+            raise Broken(f"a gate of stage {stage.name} had not passed")
 
     def _budgets(self, name: str, book: _Book) -> None:
         busy = [each for each in self.books.values() if each.status == "running" or each.halfway]
@@ -196,6 +203,8 @@ class _Oracle:
         self._limits(name)
 
     def _limits(self, name: str) -> None:
+        if any(each.status == "ok" and each.gates == "failed" for each in self.books.values()):
+            raise Broken(f"{name} was begun after a gate has failed in a soak")
         causes = [each.cause for each in self.books.values() if each.cause]
         for number, limits in enumerate(self.limits):
             mine = [each for each in self.books.values() if each.stage == number]
@@ -357,6 +366,7 @@ class _Play:
             if not decision.skips and self.oracle.held_back(name, self.now):
                 raise Broken(f"{name} could begin, and was held back: {decision.waits.get(name)}")
         self._count(decision)
+        self._ask_gates(decision)
         for name in decision.soaks:
             if self.dice.random() < self.answered:
                 self.tell(SoakChecked(name, passed=True))
@@ -377,6 +387,22 @@ class _Play:
             if self.dice.random() < self.answered:
                 self.oracle.books[name].counted += 1
                 self.tell(RequestsCounted(name, str(self.oracle.books[name].counted), 5, 2))
+
+    def _ask_gates(self, decision: Decision) -> None:
+        """Clusters with a gate in their soak are asked until they have soaked, or a person has to come. Some are shut,
+        and few for so long that they have failed.
+        """
+        for name, book in self.oracle.books.items():
+            gated = self.fleet.stages[book.stage].soak_gates and book.status == "ok" and book.gates != "failed"
+            if (name in decision.gates) != bool(gated and (not book.soaked or book.gates != "pass")):
+                raise Broken(f"{name}, whose gates are {book.gates}, and the decision is {decision.gates}")
+        for name in decision.gates:
+            book = self.oracle.books[name]
+            if self.dice.random() < self.answered:
+                late = book.gates == "shut" and self.dice.random() < 0.3
+                book.gates = "failed" if late else self.dice.choice(["pass", "pass", "pass", "shut"])
+                gate = "" if book.gates == "pass" else "errors"
+                self.tell(SoakGateChecked(name, gate, gate, book.gates == "failed"))
 
     def _nobody_is_forgotten(self, decision: Decision) -> None:
         """A cluster that isn't begun waits for something, or its stage does; a wait with a time is for the future."""
@@ -432,12 +458,15 @@ class _Play:
     def _skip(self, name: str, by: str = "") -> None:
         book = self.oracle.books[name]
         self.tell(ClusterSkipped(name, by, "because"))
-        if book.status not in ("running", "ok", "skipped"):
+        held_up = book.status == "ok" and book.gates in ("shut", "failed")
+        if held_up or book.status not in ("running", "ok", "skipped"):
             book.status, book.cause = "skipped", ""
 
     def _retry(self, name: str) -> None:
         book = self.oracle.books[name]
         self.tell(RetryRequested(name, "me"))
+        if book.status == "ok" and book.gates == "failed":
+            book.gates = "unasked"
         if book.status in ("running", "ok"):
             return
         book.problem, book.problem_since, book.cause = "", None, ""
@@ -488,7 +517,7 @@ class _Play:
             elif book.problem:
                 self.tell(ClusterChecked(name, ""))
                 book.problem = ""
-            elif book.status in ("blocked", "rolled-back", "broken", "given-up", "given-up-before", "skipped"):
+            elif book.gates == "failed" or book.status in _NEED_HELP:
                 self._retry(name)
 
     def _time_passes(self, decision: Decision | None = None) -> None:
@@ -524,6 +553,7 @@ def _fleet(dice: random.Random) -> Fleet:
             approval=dice.random() < 0.3,
             soak_seconds=dice.choice([0.0, 600.0, 24 * 3600.0]),
             soak_requests=dice.choice([0, 0, 1000]),
+            soak_gates=dice.choice([(), (), ("errors",)]),
         )
         for ring in rings
     )

@@ -50,7 +50,7 @@ from upgrader.model.cluster import Cluster
 from upgrader.model.finding import Finding
 from upgrader.model.health_before import HealthBefore
 from upgrader.model.left_out import LeftOut
-from upgrader.model.observability import ObservabilitySettings
+from upgrader.model.observability import HttpEndpoint, ObservabilitySettings
 from upgrader.model.observed import Observed
 from upgrader.model.rehearsal_record import KnownRehearsal
 from upgrader.model.release import ReleaseSpec
@@ -58,7 +58,7 @@ from upgrader.model.settings import AvailabilitySettings, Settings
 from upgrader.model.version import KubernetesVersion
 from upgrader.onhost.sending.collect import examine_all
 from upgrader.onhost.sending.etcd_answers import ask_etcd
-from upgrader.ports import Age, Clock, Helm, HostKeys, HttpService, Kube, OwnMachine, Recovery, Tools
+from upgrader.ports import Age, Clock, Helm, HostKeys, HttpService, Kube, OwnMachine, Prometheus, Recovery, Tools
 from upgrader.preflight.all_checks import CHECKS, PreflightContext, run_checks
 from upgrader.preflight.down_controllers import left_out_of
 from upgrader.recover.diagnosis.examiner import Examiner
@@ -89,6 +89,7 @@ __all__ = [
     "open_session",
     "open_stranger",
     "own_machine",
+    "prometheus_at",
     "push_archive",
     "system_clock",
     "wanted_releases",
@@ -408,6 +409,11 @@ def metric_sinks(wanted: ObservabilitySettings) -> tuple[MetricSink, ...]:
     return tuple(sinks)
 
 
+def prometheus_at(endpoint: HttpEndpoint) -> Prometheus:
+    """The server that metric gates query."""
+    return PrometheusApi(HttpClient(endpoint, _SERVICE_SECONDS))
+
+
 @contextmanager
 def open_kube(folder: Path, timeout_seconds: float) -> Iterator[Kube]:
     """Only the API of a cluster folder's cluster; each call has this timeout."""
@@ -471,7 +477,7 @@ def open_session(
         clock = SystemClock()
         fence = Fence(hosts, cluster.result().controllers, clock)
         asked = settings.observability.prometheus
-        prometheus = PrometheusApi(HttpClient(asked, _SERVICE_SECONDS)) if asked else None
+        prometheus = prometheus_at(asked) if asked else None
         webhooks = UnreachableWebhooks(kube, clock)
         tools = Tools(
             BypassingHelm(HelmAsSeen(helm, lambda: _known_runs(settings, brief_kube)), webhooks),

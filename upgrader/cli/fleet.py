@@ -241,12 +241,16 @@ def resume(folder: Path) -> None:
 @_CLUSTER
 @click.pass_obj
 def retry(folder: Path, cluster: str) -> None:
-    """Run a cluster again that failed, was skipped or is unreachable, with the same version and charts."""
+    """Run a cluster again that failed, was skipped or is unreachable, with the same version and charts.
+
+    If a gate has failed in the cluster's soak, nothing is run: the gate is asked again.
+    """
     from upgrader.fleet.use_cases import retry
 
-    retry(folder, cluster)
+    gate = retry(folder, cluster)
     _refresh(folder)
-    say(f"{cluster} will be run again. If `upgrader fleet run` isn't active, start it.")
+    what = f"Gate {gate} of {cluster} will be asked again" if gate else f"{cluster} will be run again"
+    say(f"{what}. If `upgrader fleet run` isn't active, start it.")
 
 
 @fleet.command()

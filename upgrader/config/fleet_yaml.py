@@ -70,6 +70,14 @@ class SoakSection(Section):
         "run's end, and hasn't restarted since, requests count from the first time that it is asked.",
         examples=[10000],
     )
+    gates: list[Text] = Field(
+        default=[],
+        description="Names of metric gates in the `upgrader.yaml` of each of the stage's clusters. From the end of a "
+        "cluster's run until the soak has ended, they are queried every minute, from where `upgrader fleet run` runs. "
+        "The soak doesn't end while one of them doesn't pass. If one hasn't passed by its `deadline`, no further run "
+        "begins until you use `upgrader fleet retry` or `skip` for that cluster.",
+        examples=[["api-errors"]],
+    )
 
 
 class ApprovalGateSection(Section):

@@ -33,6 +33,7 @@ __all__ = [
     "ask_traits",
     "keep_kubeconfig",
     "other_cluster",
+    "private_folder",
     "private_kubeconfig",
     "remove_left_kubeconfigs",
     "requests_answered",
@@ -130,23 +131,30 @@ def other_cluster(answer: Answer, cluster: FleetCluster) -> str:
 @contextmanager
 def private_kubeconfig(used: UsedKubeconfig) -> Iterator[Path]:
     """A file of it for a moment, which no one else can read or change. Raises UsageError."""
+    with private_folder() as folder:
+        kubeconfig = folder / "kubeconfig"
+        keep_kubeconfig(used, kubeconfig)
+        yield kubeconfig
+
+
+@contextmanager
+def private_folder() -> Iterator[Path]:
+    """A folder for a moment, for files with credentials. Raises UsageError."""
     try:
         folder = tempfile.TemporaryDirectory(prefix=_PREFIX)
     except OSError as error:
         raise UsageError(f"no temporary folder can be made: {error.strerror}") from error
     with folder as name:
-        kubeconfig = Path(name, "kubeconfig")
         lock = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             fcntl.flock(lock, fcntl.LOCK_SH)  # as long as this process lives: what isn't locked was left behind
-            keep_kubeconfig(used, kubeconfig)
-            yield kubeconfig
+            yield Path(name)
         finally:
             os.close(lock)
 
 
 def remove_left_kubeconfigs() -> None:
-    """Remove the files of `private_kubeconfig` that processes of this user have left behind which were killed."""
+    """Remove the folders of `private_folder` that processes of this user have left behind which were killed."""
     for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         with suppress(OSError):  # it is another user's, or its process is just removing it
             _remove_if_left(path)

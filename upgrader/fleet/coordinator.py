@@ -32,6 +32,7 @@ from upgrader.fleet.events import (
     Problem,
     RequestsCounted,
     SoakChecked,
+    SoakGateChecked,
 )
 from upgrader.fleet.inputs import Inputs, pins_differ
 from upgrader.fleet.inquiry import Inquiry
@@ -39,6 +40,7 @@ from upgrader.fleet.model import Fleet, FleetCluster
 from upgrader.fleet.open_runs import built_on
 from upgrader.fleet.outcomes import CommandEnd, Result, Sign, result_of
 from upgrader.fleet.questions import Found, Questions
+from upgrader.fleet.soak_gates import GateAnswer
 from upgrader.fleet.state import CampaignState, ClusterState
 from upgrader.ports import Clock
 
@@ -177,13 +179,13 @@ class Coordinator:
         ended = decision.done and state.ended is None
         if ended:
             self.journal.emit(CampaignEnded(self.campaign.name))
-        soaks, counts = decision.soaks, decision.counts
+        soaks, in_soak = decision.soaks, (*decision.counts, *decision.gates)
         decided, stopped, news = self.clock.monotonic(), False, False
         skips = {each.cluster: each for each in decision.skips}
         starts = {each.cluster: each for each in decision.starts}
         for name, answer in self.inquiry.answers(self._asked_now(decision, state)):
             cluster = state.clusters[name]
-            found = answer or Found("unreachable", f"it has not answered within {self.inquiry.seconds:.0f} s")
+            found = answer or self._late(name)
             self._asked[name] = self.clock.monotonic()
             if name not in soaks and not found.problem and self.reading.asks(name):
                 found = Found("unreachable", self._unanswered)  # it is waited for no longer than for its API
@@ -197,9 +199,9 @@ class Coordinator:
                 if found.problem or (not stopped and starts[name] in decision.starts):
                     self._start(starts[name], cluster, found)
             elif name in soaks:
-                news |= self._counted(cluster, found) | self._soak(cluster, found)
-            elif name in counts:
-                news |= self._counted(cluster, found)
+                news |= self._counted(cluster, found) | self._gate(cluster, found) | self._soak(cluster, found)
+            elif name in in_soak:
+                news |= self._counted(cluster, found) | self._gate(cluster, found)
             else:
                 news |= self._found(cluster, found.problem, found.reason)
         return bool(skips or starts or ended or news)
@@ -212,19 +214,27 @@ class Coordinator:
         for skip in decision.skips:
             asked[skip.cluster] = self._question(state.clusters[skip.cluster])
         soaks = (*decision.soaks, *decision.counts)
-        for name in sorted((*decision.checks, *soaks), key=lambda name: self._asked.get(name, 0.0)):
+        for name in sorted((*decision.checks, *soaks, *decision.gates), key=lambda name: self._asked.get(name, 0.0)):
             if name not in asked and self._due(name):
-                each, soak = state.clusters[name], name in soaks
-                asked[name] = self._of_soak(each) if soak else self._question(each, resume=each.active)
+                each, soak = state.clusters[name], name in soaks or name in decision.gates
+                asked[name] = self._of_soak(each, name in soaks) if soak else self._question(each, resume=each.active)
         return asked
 
     def _question(self, each: ClusterState, *, resume: bool = False) -> Callable[[], Found]:
         question = self.questions.before_resume if resume else self.questions.before
         return partial(question, self.fleet.by_name[each.name], each.digest, self.fleet.target)
 
-    def _of_soak(self, each: ClusterState) -> Callable[[], Found]:
-        requests = self.fleet.stage_of[each.name].soak_requests
-        return partial(self.questions.after_soak, self.fleet.by_name[each.name], each, self.fleet.target, requests)
+    def _of_soak(self, each: ClusterState, whole: bool) -> Callable[[], Found]:
+        """The question for all that a soak needs, or for its gates alone."""
+        cluster, stage = self.fleet.by_name[each.name], self.fleet.stage_of[each.name]
+        if whole:
+            return partial(self.questions.in_soak, cluster, each, self.fleet.target, stage)
+        return partial(self.questions.gates_of_soak, cluster, each, stage)
+
+    def _late(self, name: str) -> Found:
+        """Of a cluster that was asked, and hasn't answered: its gates are unknown, too."""
+        reason, gates = f"it has not answered within {self.inquiry.seconds:.0f} s", self.fleet.stage_of[name].soak_gates
+        return Found("unreachable", reason, gate=GateAnswer(gates[0], reason) if gates else None)
 
     def _holds(self, state: CampaignState, start: Start) -> bool:
         held = self._held(state)
@@ -428,6 +438,20 @@ class Coordinator:
         if (counted := found.counted) is None:
             return False
         self.journal.emit(RequestsCounted(state.name, counted.server, counted.requests, counted.servers))
+        return True
+
+    def _gate(self, state: ClusterState, found: Found) -> bool:
+        """Write down which gate of its soak a cluster doesn't pass, if that is another one than before, or if it hasn't
+        passed for as long as it may; whether that is news.
+        """
+        gate = found.gate
+        if gate is None or state.gate_failed:
+            return False
+        not_passed = (self.clock.now() - state.gate_since).total_seconds() if state.gate_since else 0.0
+        failed = bool(gate.gate) and state.gate_since is not None and not_passed >= gate.deadline_seconds
+        if gate.gate == state.gate and not failed:
+            return False
+        self.journal.emit(SoakGateChecked(state.name, gate.gate, gate.reason, failed))
         return True
 
     def _soak(self, state: ClusterState, found: Found) -> bool:

@@ -3,14 +3,16 @@
 - A stage begins when every stage before it is complete, has soaked, and what it waits for is approved. A stage is
   complete when each of its clusters has succeeded, was skipped, or has failed within the stage's limits, and at least
   one has succeeded by a run of this campaign.
-- Failures are counted by outcome. One more than a limit allows, of one cause or of one outcome, stops all starts.
+- Failures are counted by outcome. One more than a limit allows, of one cause or of one outcome, stops all starts. So
+  does a gate of a soak that hasn't passed by its deadline, until a person has retried or skipped its cluster.
 - A run without an end holds its place among those that may run at once, and its domain, also if its cluster is left
   out since: until its end is known.
 - A clock that is behind the journal's begins nothing.
 - A run that was interrupted goes on without a window, a pause or a limit: the cluster is neither at the old version nor
   at the new one, and keeps its place among those that may run at once. Another upgrader than the campaign's doesn't
   resume it.
-- What isn't known counts as not passed: an API that doesn't answer neither begins a run nor ends a soak.
+- What isn't known counts as not passed: an API that doesn't answer neither begins a run nor ends a soak; nor does a
+  gate that can't be asked, or wasn't.
 """
 
 from __future__ import annotations
@@ -101,6 +103,8 @@ class Decision:
     """Clusters to ask whether they are as a soak should leave them."""
     counts: tuple[str, ...] = ()
     """Clusters to ask how many requests they have answered before their soak."""
+    gates: tuple[str, ...] = ()
+    """Clusters to ask for the gates of their soak."""
     skips: tuple[Skip, ...] = ()
     waits: dict[str, Wait] = field(default_factory=dict)
     """By the cluster's name."""
@@ -199,6 +203,7 @@ class _Deciding:
             tuple(self.checks),
             tuple(self.soaks),
             tuple(each.name for each in self.fleet.clusters if self._uncounted(self._of(each))),
+            tuple(each.name for each in self.fleet.clusters if self._gated(self._of(each))),
             tuple(self.skips),
             self.waits,
             self.stages,
@@ -212,7 +217,17 @@ class _Deciding:
     def _stop(self) -> str:
         if paused := self.state.paused:
             return f"paused by {paused.by}: {paused.reason}" if paused.reason else f"paused by {paused.by}"
-        return overdrawn(self.fleet, self.state)
+        return overdrawn(self.fleet, self.state) or self._failed_gate()
+
+    def _failed_gate(self) -> str:
+        for each in map(self._of, self.fleet.clusters):
+            if each.phase == "succeeded" and each.gate_failed:
+                return (
+                    f"stage {self.fleet.stage_of[each.name].name}: gate {each.gate} of {each.name} has not passed by "
+                    f"its deadline: {each.gate_reason}; to ask it again: upgrader fleet retry {each.name}; or upgrader "
+                    f"fleet skip {each.name} --reason TEXT"
+                )
+        return ""
 
     def _resume(self) -> None:
         """Runs that were interrupted go on, in whatever stage they are."""
@@ -375,16 +390,22 @@ class _Deciding:
         asked_on = self.now < each.since + timedelta(seconds=ANSWER_SECONDS)
         return not each.counted or (asked_on and len(each.counted) < each.servers)
 
+    def _gated(self, each: ClusterState) -> bool:
+        """Whether the gates of its soak are asked: from its run's end on, until it has soaked."""
+        if each.phase != "succeeded" or not self.fleet.stage_of[each.name].soak_gates:
+            return False
+        return not each.gate_failed and not (each.soaked and each.gate == "")
+
     def _soaking(self, stage: Stage) -> Wait | None:
         """What a complete stage still waits for before the next one begins."""
-        if not stage.soak_seconds and not stage.soak_requests:
+        if not stage.soaks:
             return None
         members = [self._of(each) for each in self.fleet.members[stage.name]]
         ended = [each.since for each in members if each.phase != "skipped" and each.since is not None]
         until = max(ended) + timedelta(seconds=stage.soak_seconds)
         if self.now < until:
             return Wait("soak", until)
-        asked = [each for each in members if each.phase == "succeeded" and not (each.soaked and each.soaked >= until)]
+        asked = [each for each in members if each.phase == "succeeded" and not self._soaked(stage, each, until)]
         if not asked:
             return None
         self.soaks += [each.name for each in asked]
@@ -394,3 +415,7 @@ class _Deciding:
         if self.now < limit:
             return Wait(reason, limit)
         return Wait(f"{reason}; to skip a lost cluster: upgrader fleet skip CLUSTER --reason TEXT", person=True)
+
+    def _soaked(self, stage: Stage, each: ClusterState, until: datetime) -> bool:
+        passed = each.soaked is not None and each.soaked >= until
+        return passed and (not stage.soak_gates or each.gate == "")

@@ -31,6 +31,7 @@ __all__ = [
     "RequestsCounted",
     "RetryRequested",
     "SoakChecked",
+    "SoakGateChecked",
     "StageApproved",
     "Unpaused",
 ]
@@ -154,6 +155,18 @@ class RequestsCounted:
 
 
 @dataclass(frozen=True)
+class SoakGateChecked:
+    """What the gates of a soak say in an upgraded cluster; written when it changes which one doesn't pass."""
+
+    cluster: str
+    gate: str = ""
+    """The first one that doesn't pass; "": all do."""
+    reason: str = ""
+    failed: bool = False
+    """Whether it hasn't passed by its deadline, so that a person has to look."""
+
+
+@dataclass(frozen=True)
 class StageApproved:
     """A person approved a stage."""
 
@@ -236,6 +249,7 @@ CampaignEvent = (
     | ClusterStarting
     | ClusterEnded
     | SoakChecked
+    | SoakGateChecked
     | RequestsCounted
     | Request
     | CampaignEnded

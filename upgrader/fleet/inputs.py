@@ -20,9 +20,11 @@ from upgrader.engine.execution.input_files import digest_of, file_digests
 from upgrader.errors import UsageError
 from upgrader.fleet.copies import copy_inputs, empty_copies, refuse_absolute_names, remove_copies
 from upgrader.fleet.events import Pins
+from upgrader.model.settings import Settings
 
 __all__ = [
     "Inputs",
+    "approved_settings",
     "copy_approved",
     "folder_digest",
     "folder_place",
@@ -93,10 +95,25 @@ def inputs_of(fleet: Path, folder: Path, commands: Collection[str], environ: Map
         return Inputs(files, read_used(settings, environ, commands).pinned, folder_place(fleet, folder))
 
 
-def refuse_uncopied(folder: Path) -> None:
-    """Raise UsageError, with file and line, for an input of which a campaign's run couldn't read a copy."""
+def refuse_uncopied(folder: Path) -> Settings:
+    """The settings of a cluster folder. Raises UsageError, with file and line, for an input of which a campaign's run
+    couldn't read a copy.
+    """
     with _read(folder):
-        refuse_absolute_names(load_settings(Path(os.path.realpath(folder)), {}))
+        settings = load_settings(Path(os.path.realpath(folder)), {})
+        refuse_absolute_names(settings)
+        return settings
+
+
+def approved_settings(folder: Path, approved: str) -> Settings:
+    """The settings of a cluster folder, which are a part of its `approved` digest. Raises UsageError if it has another
+    one by now.
+    """
+    with _read(folder):
+        settings = load_settings(Path(os.path.realpath(folder)), {})
+        if inputs_digest(settings) != approved:
+            raise UsageError(f"{folder} has changed since it was approved")
+        return settings
 
 
 def folder_place(fleet: Path, folder: Path) -> str:

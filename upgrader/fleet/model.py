@@ -63,6 +63,13 @@ class Stage:
     """How long its clusters must have run at the target before the next stage; 0: it isn't waited for."""
     soak_requests: int = 0
     """How many requests for objects each of them must have answered by then, since its run ended."""
+    soak_gates: tuple[str, ...] = ()
+    """Metric gates of each cluster's folder that must pass until then."""
+
+    @property
+    def soaks(self) -> bool:
+        """Whether it is waited for anything once its clusters are done."""
+        return bool(self.soak_seconds or self.soak_requests or self.soak_gates)
 
 
 @dataclass(frozen=True)

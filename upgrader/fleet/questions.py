@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from upgrader.config.used_kubeconfig import UsedKubeconfig
@@ -14,9 +14,10 @@ from upgrader.fleet.at_work import at_work
 from upgrader.fleet.clusters import Answer, Answered, other_cluster, private_kubeconfig, requests_answered
 from upgrader.fleet.events import Problem
 from upgrader.fleet.inputs import Inputs, folder_digest, folder_place, inputs_of, kubeconfig_of
-from upgrader.fleet.model import FleetCluster
+from upgrader.fleet.model import FleetCluster, Stage
 from upgrader.fleet.open_runs import how_to_end, open_run
 from upgrader.fleet.rehearsals import unrehearsed
+from upgrader.fleet.soak_gates import GateAnswer, SoakGates
 from upgrader.fleet.state import ClusterState
 from upgrader.fleet.unread import Unread
 from upgrader.model.redaction.known_secrets import KNOWN
@@ -49,6 +50,8 @@ class Found:
     """What leads to it, if nothing is wrong, or only its API doesn't answer."""
     counted: Answered | None = None
     """At the end of a soak, or before it: what doesn't count of the API server that was asked, if that is news."""
+    gate: GateAnswer | None = None
+    """In a soak with gates: what they say."""
 
 
 class _Wrong(Exception):
@@ -77,6 +80,8 @@ class Questions:
     """Asks the cluster that a kubeconfig leads to for the requests that it has answered."""
     at_work: Callable[[Path, Path], str] = at_work
     """Asks the cluster that a kubeconfig leads to, and its folder, whether a process may be changing it."""
+    gates: Callable[[Path, str, Sequence[str], float], GateAnswer] = field(default_factory=lambda: SoakGates().ask)
+    """Asks the gates of a cluster folder, as `SoakGates.ask`."""
 
     def before(self, cluster: FleetCluster, digest: str, target: KubernetesVersion) -> Found:
         """Why a cluster must not be begun; `digest` is of what was approved."""
@@ -89,9 +94,30 @@ class Questions:
         found = self._found(lambda: self._identified(cluster, self._as_approved(cluster, digest), digest, None))
         return Found(kubeconfig=found.kubeconfig) if found.problem in ("unreachable", "journals") else found
 
-    def after_soak(self, cluster: FleetCluster, state: ClusterState, target: KubernetesVersion, requests: int) -> Found:
-        """Why a cluster isn't as a soak should leave it; it should have answered so many requests since its run."""
-        return self._found(lambda: self._at_target(cluster, state, target, requests))
+    def in_soak(self, cluster: FleetCluster, state: ClusterState, target: KubernetesVersion, stage: Stage) -> Found:
+        """Why a cluster isn't as the soak of its stage should leave it."""
+        found = self._found(lambda: self._at_target(cluster, state, target, stage.soak_requests))
+        if not stage.soak_gates:
+            return found
+        gate = self._gate(cluster, state, stage.soak_gates)
+        shut = f"its gate {gate.gate} doesn't pass" if gate.gate else ""
+        return replace(found, gate=gate, reason=found.reason or shut)
+
+    def gates_of_soak(self, cluster: FleetCluster, state: ClusterState, stage: Stage) -> Found:
+        """Only what the gates of its soak say: its API is asked less often, as its metrics may be large."""
+        return Found(gate=self._gate(cluster, state, stage.soak_gates))
+
+    def _gate(self, cluster: FleetCluster, state: ClusterState, names: Sequence[str]) -> GateAnswer:
+        assert state.since is not None, "its run has ended"
+        seconds = (self.clock.now() - state.since).total_seconds()
+        with KNOWN.apart():
+            if moved := self.moved(cluster, state.digest):
+                return GateAnswer(names[0], f"it can't be asked: {moved}")
+            try:
+                answer = self.gates(cluster.folder, Inputs.parse(state.digest).files, names, seconds)
+            except Exception as error:  # noqa: BLE001 - as in `_answered`
+                answer = GateAnswer(names[0], f"it can't be asked: {type(error).__name__}: {error}")
+            return replace(answer, reason=KNOWN.mask(answer.reason))
 
     def idle(self, cluster: FleetCluster, digest: str) -> bool:
         """Whether no process is changing the inventory's cluster, so that none of its runs is in progress."""

@@ -26,6 +26,7 @@ from upgrader.fleet.events import (
     RequestsCounted,
     RetryRequested,
     SoakChecked,
+    SoakGateChecked,
     StageApproved,
     Unpaused,
 )
@@ -73,6 +74,15 @@ class ClusterState:
     """When it last passed the check at the end of a soak."""
     soak_reason: str = ""
     """Why it didn't pass."""
+    gate: str | None = None
+    """Of the gates of its soak, the first one that didn't pass when they were asked last; "": all did; None: they
+    weren't asked.
+    """
+    gate_reason: str = ""
+    gate_since: datetime | None = None
+    """Since when not all of them have passed."""
+    gate_failed: bool = False
+    """Whether a person has to look at it."""
     counted: Mapping[str, int] = field(default_factory=dict)
     """API server, as in `RequestsCounted` → how many of its requests don't count for the soak."""
     servers: int = 1
@@ -94,7 +104,7 @@ class ClusterState:
     def may_be_skipped(self) -> bool:
         """Whether it may be left out: it isn't running, and if it has succeeded, its soak can't end."""
         if self.phase == "succeeded":
-            return bool(self.soak_reason)
+            return bool(self.soak_reason or self.gate)
         return self.phase not in ("running", "skipped")
 
     @property
@@ -202,6 +212,7 @@ def _cluster_after(
     | ClusterStarting
     | ClusterEnded
     | SoakChecked
+    | SoakGateChecked
     | RequestsCounted
     | InputsApproved
     | RetryRequested
@@ -216,7 +227,7 @@ def _cluster_after(
             begun = replace(cluster, phase="running", since=time, attempt=event.attempt, before=event.before)
             if not event.resume:
                 begun = replace(begun, run="", unended=False, worked=0.0)
-            return replace(begun, soaked=None, soak_reason="", counted={}, servers=1)
+            return replace(_unasked(begun), soaked=None, soak_reason="", counted={}, servers=1)
         case ClusterEnded() if cluster.phase == "skipped":
             return replace(cluster, run=event.run, unended=event.open)  # a person has ended it
         case ClusterEnded():
@@ -234,6 +245,11 @@ def _cluster_after(
             )
         case SoakChecked():
             return replace(cluster, soaked=time if event.passed else cluster.soaked, soak_reason=event.reason)
+        case SoakGateChecked():
+            since = (cluster.gate_since or time) if event.gate else None
+            return replace(
+                cluster, gate=event.gate, gate_reason=event.reason, gate_since=since, gate_failed=event.failed
+            )
         case RequestsCounted():
             counted = {**cluster.counted, event.server: event.requests}
             return replace(cluster, counted=counted, servers=event.servers)
@@ -241,6 +257,8 @@ def _cluster_after(
             changed = cluster.problem == "changed"
             cleared = replace(cluster, problem="", problem_reason="", problem_since=None) if changed else cluster
             return replace(cleared, digest=event.digest)
+        case RetryRequested() if cluster.phase == "succeeded" and cluster.gate_failed:
+            return _unasked(cluster)
         case RetryRequested() if cluster.phase not in ("running", "succeeded"):
             again = replace(cluster, interruptions=0, problem="", problem_reason="", problem_since=None)
             if cluster.phase == "waiting":
@@ -252,3 +270,7 @@ def _cluster_after(
             return replace(cluster, phase="skipped", since=time, reason=event.reason)
         case _:  # a request that came too late: the run it is about has begun, or has succeeded
             return cluster
+
+
+def _unasked(cluster: ClusterState) -> ClusterState:
+    return replace(cluster, gate=None, gate_reason="", gate_since=None, gate_failed=False)

@@ -33,7 +33,15 @@ from upgrader.fleet.events import (
     StageApproved,
     Unpaused,
 )
-from upgrader.fleet.inputs import Inputs, inputs_of, kubeconfig_of, own_pins, pins_differ, refuse_uncopied
+from upgrader.fleet.inputs import (
+    Inputs,
+    approved_settings,
+    inputs_of,
+    kubeconfig_of,
+    own_pins,
+    pins_differ,
+    refuse_uncopied,
+)
 from upgrader.fleet.job_process import pins_text
 from upgrader.fleet.jobs_executor import JobsExecutor, way_out
 from upgrader.fleet.local_executor import LocalExecutor
@@ -41,6 +49,7 @@ from upgrader.fleet.model import Fleet, FleetCluster
 from upgrader.fleet.open_runs import refuse_open_runs
 from upgrader.fleet.questions import Questions, at_home
 from upgrader.fleet.reading import read_fleet
+from upgrader.fleet.soak_gates import refuse_missing_gates
 from upgrader.fleet.state import CampaignState, ClusterState
 from upgrader.model.first_few import first_few
 from upgrader.model.redaction.known_secrets import KNOWN
@@ -117,7 +126,8 @@ def planning_kubeconfig(folder: Path, fleet: Fleet, approved: Mapping[Path, str]
     Raises UsageError, also for a folder that no campaign could run, for a command that is run for credentials and isn't
     approved, and for another cluster than the inventory's; and ApiError if that isn't known.
     """
-    refuse_uncopied(folder)
+    cluster = next(each for each in fleet.clusters if each.folder == folder)
+    refuse_missing_gates(refuse_uncopied(folder), fleet.stage_of[cluster.name].soak_gates)
     used = kubeconfig_of(folder, fleet.commands, os.environ)
     if used.command and approved is not None and approved.get(folder) != used.pinned:
         raise UsageError(
@@ -125,7 +135,6 @@ def planning_kubeconfig(folder: Path, fleet: Fleet, approved: Mapping[Path, str]
             "upgrader fleet plan --allow-exec"
         )
     with private_kubeconfig(used) as path:
-        cluster = next(each for each in fleet.clusters if each.folder == folder)
         if other := other_cluster(ask_cluster(path), cluster):
             raise UsageError(other)
         yield path
@@ -288,7 +297,11 @@ def _inputs(folder: Path, fleet: Fleet, cluster: FleetCluster) -> Inputs:
     """What is approved of a cluster now. Raises UsageError that names it."""
     with KNOWN.apart():
         try:
-            return inputs_of(folder, cluster.folder, fleet.commands, os.environ)
+            inputs = inputs_of(folder, cluster.folder, fleet.commands, os.environ)
+            gates = fleet.stage_of[cluster.name].soak_gates
+            if gates:
+                refuse_missing_gates(approved_settings(cluster.folder, inputs.files), gates)
+            return inputs
         except UsageError as error:
             raise UsageError(
                 KNOWN.mask(f"cluster {cluster.name} can't be approved: {error.message}"),
@@ -394,9 +407,10 @@ def unpause(folder: Path) -> None:
     _ask(campaign, Unpaused(own_name()))
 
 
-def retry(folder: Path, cluster: str) -> None:
+def retry(folder: Path, cluster: str) -> str:
     """Run a cluster again that failed, was skipped or has a problem, with the same pins, also once the campaign has
-    ended. Raises UsageError for any other.
+    ended; or, if a gate has failed in its soak, only ask that again, and return its name. Raises UsageError for any
+    other.
     """
     campaign = _newest(folder)
     state = _known(campaign.state(), cluster)
@@ -412,6 +426,9 @@ def retry(folder: Path, cluster: str) -> None:
             "During its soak, `upgrader fleet run` checks it again. To upgrade it again: upgrader fleet run --new",
         ),
     }
+    gate = state.gate if state.phase == "succeeded" and state.gate_failed else ""
+    if gate:
+        del refusals["succeeded"]
     if not state.problem:
         refusals["waiting"] = (
             "waits for its first run",
@@ -419,6 +436,7 @@ def retry(folder: Path, cluster: str) -> None:
         )
     _refuse(state, "retried", refusals)
     _ask(campaign, RetryRequested(cluster, own_name()))
+    return gate or ""
 
 
 def skip(folder: Path, cluster: str, reason: str) -> str:

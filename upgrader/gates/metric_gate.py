@@ -10,7 +10,7 @@ from upgrader.model.outcome import Verdict, VerdictKind, holds, pending, unknown
 from upgrader.model.settings import MetricGateSettings
 from upgrader.ports import Clock, Prometheus
 
-__all__ = ["MetricGate", "judge", "resolution_seconds"]
+__all__ = ["MetricGate", "asked_after", "judge", "resolution_seconds"]
 
 _POINTS = 30
 """In how many values a window is looked at; a shorter one has a value each second."""
@@ -38,26 +38,27 @@ class MetricGate:
         now = self._clock.monotonic()
         self._began = now if self._began is None else self._began
         if self._asked is None or now - self._asked >= self._settings.policy.interval_seconds:
-            self._verdict = self._ask(now - self._began)
+            self._verdict = asked_after(self._prometheus, self._settings, now - self._began)
             self._asked = now
         return self._verdict
 
-    def _ask(self, elapsed: float) -> Verdict:
-        settings, step = self._settings, resolution_seconds(self._settings)
-        window = settings.window_seconds
-        # Never before the change. At least one, so that a query without an answer is known at once.
-        points = max(1, int(min(elapsed, window) // step))
-        try:
-            found = self._prometheus.values(settings.query, points=points, step_seconds=step)
-        except ServiceError as error:
-            return _unknown(settings, error.message, "Check that Prometheus is up, and that this machine can reach it.")
-        verdict = judge(settings, found, points)
-        if elapsed >= window or verdict.kind is not VerdictKind.HOLDS:
-            return verdict
-        return pending(
-            f"{verdict.reason}, for {elapsed:.0f} of {window:.0f} s",
-            remedy="Wait; or set a shorter `window` of the gate in upgrader.yaml.",
-        )
+
+def asked_after(prometheus: Prometheus, settings: MetricGateSettings, elapsed: float) -> Verdict:
+    """Ask the server, so many seconds after a change."""
+    step, window = resolution_seconds(settings), settings.window_seconds
+    # Never before the change. At least one, so that a query without an answer is known at once.
+    points = max(1, int(min(elapsed, window) // step))
+    try:
+        found = prometheus.values(settings.query, points=points, step_seconds=step)
+    except ServiceError as error:
+        return _unknown(settings, error.message, "Check that Prometheus is up, and that this machine can reach it.")
+    verdict = judge(settings, found, points)
+    if elapsed >= window or verdict.kind is not VerdictKind.HOLDS:
+        return verdict
+    return pending(
+        f"{verdict.reason}, for {elapsed:.0f} of {window:.0f} s",
+        remedy="Wait; or set a shorter `window` of the gate in upgrader.yaml.",
+    )
 
 
 def judge(settings: MetricGateSettings, found: tuple[Series, ...], points: int) -> Verdict:

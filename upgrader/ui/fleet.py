@@ -56,7 +56,8 @@ def print_fleet(fleet: Fleet, stream: TextIO | None = None) -> None:
         rules = [f"{stage.max_concurrency.at_once(len(names))} at once"]
         rules += ["after an approval"] if stage.approval else []
         needs = f" and {stage.soak_requests} requests" if stage.soak_requests else ""
-        rules += [f"then soaks for {_length(stage.soak_seconds)}{needs}"] if stage.soak_seconds else []
+        needs += f", with {', '.join(stage.soak_gates)}" if stage.soak_gates else ""
+        rules += [f"then soaks for {_length(stage.soak_seconds)}{needs}"] if stage.soaks else []
         print_line(out, Text.assemble("  ", (stage.name, "bold"), f"  {', '.join(rules)}: {first_few(names)}"), 4)
     if fleet.excluded:
         print_line(out, Text(f"  excluded: {first_few(fleet.excluded)}"), 4)

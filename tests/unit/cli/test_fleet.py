@@ -23,6 +23,7 @@ from testkit.fleet_folder import FLEET, INVENTORY, server_of, write_fleet, write
 from tests.unit.fleet.test_open_runs import write_later
 from tests.unit.ui.test_plan_markdown import document
 from upgrader.app import upgrade
+from upgrader.cli import fleet as fleet_commands
 from upgrader.cli.approved_inputs import read_copies, with_approved_inputs
 from upgrader.cli.main import cli
 from upgrader.config.copied_folder import COPIES
@@ -281,6 +282,36 @@ def test_new_campaign_forgets_no_run(folder: Path) -> None:
     (folder / "clusters/c/runs/20260101T000001-v1.37.1" / JOURNAL).write_text("{}\n")
     with pytest.raises(Blocked, match=r"b \(run .*\), c \(the outcome of run .* is unknown"):
         fleet(folder, "run", "--new", "--yes")
+
+
+def test_gate_that_a_folder_lacks(folder: Path) -> None:
+    """A campaign whose soak names a gate doesn't begin while a cluster of that stage has none of this name."""
+    (folder / "fleet.yaml").write_text(FLEET.replace("{for: 24h}", "{for: 24h, gates: [errors]}"))
+    with pytest.raises(UsageError, match=r"cluster a can't be approved: upgrader\.yaml has no metric gate errors"):
+        fleet(folder, "run", "--yes")
+    gate = "{metric: errors, query: x, max: 1}"
+    server = "{prometheus: {url: https://prometheus.example.com}}"
+    text = f"kubernetesVersion: v1.36.3\nobservability: {server}\ngates: {{metrics: [{gate}]}}\n"
+    (folder / "clusters/a/upgrader.yaml").write_text(text)
+    with pytest.raises(CampaignStopped, match=r"maxFailures\.blocked"):
+        fleet(folder, "run", "--yes")
+
+
+def test_gate_that_has_failed_is_asked_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A person's `retry` of a cluster that has succeeded is taken only if a gate has failed in its soak; it says that
+    no run is repeated.
+    """
+    with pytest.raises(CampaignStopped):
+        fleet(folder, "run", "--yes")
+    state = newest_campaign(folder).state()  # type: ignore[union-attr]
+    a = replace(state.clusters["a"], phase="succeeded")
+    monkeypatch.setattr(Campaign, "state", lambda _: replace(state, clusters={"a": a}))
+    with pytest.raises(UsageError, match="has succeeded in this campaign"):
+        fleet(folder, "retry", "a")
+    failed = replace(a, gate="errors", gate_failed=True)
+    monkeypatch.setattr(Campaign, "state", lambda _: replace(state, clusters={"a": failed}))
+    monkeypatch.setattr(fleet_commands, "_refresh", lambda _: None)
+    assert "Gate errors of a will be asked again" in fleet(folder, "retry", "a").stderr
 
 
 def test_new_campaign_after_an_adoption_that_was_killed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -37,6 +38,7 @@ from upgrader.fleet.inquiry import Inquiry
 from upgrader.fleet.outcomes import CommandEnd, Sign
 from upgrader.fleet.questions import Questions
 from upgrader.fleet.reading import read_fleet
+from upgrader.fleet.soak_gates import GateAnswer
 from upgrader.fleet.state import CampaignState
 from upgrader.fleet.unread import Unread
 from upgrader.model.event import RunEnded, RunStarted
@@ -95,6 +97,11 @@ class Machine:
         """Cluster → a run of which only the cluster has the journal."""
         self.elsewhere_ends = 0
         """Its exit code."""
+        self.gate = GateAnswer()
+        """What the gates of each cluster say."""
+        self.at_gate: Callable[[], object] = lambda: None
+        """What happens while gates are asked."""
+        self.gates_asked: list[tuple[Path, str, Sequence[str], float]] = []
         self.at_work = ""
         """Why a process may be changing each cluster."""
         self.unread = Unread()
@@ -118,6 +125,11 @@ class Machine:
         if isinstance(self.answered, Exception):
             raise self.answered
         return self.answered
+
+    def gates(self, folder: Path, files: str, names: Sequence[str], seconds: float) -> GateAnswer:
+        self.at_gate()
+        self.gates_asked.append((folder, files, names, seconds))
+        return self.gate
 
     # upgrader.fleet.coordinator.Executor
 
@@ -203,6 +215,7 @@ def coordinator(machine: Machine, campaign: Campaign) -> Coordinator:
         machine.fetch,
         machine.requests,
         lambda *_: machine.at_work,
+        machine.gates,
     )
     return Coordinator(
         machine.folder,
@@ -399,6 +412,84 @@ def test_soak_needs_requests(machine: Machine) -> None:
     machine.answered = Answered("1", 51_000)
     machine.clock.sleep(61)
     assert one.run(lambda *_: None)[0].done
+
+
+def test_soak_with_gates(machine: Machine) -> None:
+    """They are asked each minute from the run's end on, by the approved folder; what changes is written down, and not
+    each answer; the soak ends only if the last answer is that all pass.
+    """
+    (machine.folder / "fleet.yaml").write_text(FLEET.replace("{for: 3m}", "{for: 3m, gates: [errors]}"))
+    machine.gate = GateAnswer("errors", "0.3 now", 3600.0)
+    campaign = begun(machine)
+    one = coordinator(machine, campaign)
+    state = look_until(one, lambda state: state.clusters["a"].gate == "errors")
+    folder, files, names, seconds = machine.gates_asked[0]
+    assert (folder, files, names) == (machine.folder / "clusters/a", inputs(machine, "a").files, ("errors",))
+    assert 0 <= seconds < 60
+    before = (campaign.folder / JOURNAL).read_bytes()
+    machine.gate = GateAnswer("errors", "0.4 now", 3600.0)
+    machine.at_ask["a"] = lambda: pytest.fail("its API is asked at the soak's end only")
+    machine.clock.sleep(61)
+    one.look()
+    machine.at_ask.clear()
+    assert (campaign.folder / JOURNAL).read_bytes() == before and len(machine.gates_asked) == 2
+    machine.clock.sleep(200)
+    assert "a: its gate errors doesn't pass" in one.look()[0].stages["canary"].reason
+    assert one.look()[0].gates == ("a",) and machine.begun == {"a": 1}
+    machine.gate = GateAnswer()
+    machine.clock.sleep(61)
+    decision, state = one.run(lambda *_: None)
+    assert decision.done and state.clusters["a"].gate == ""
+
+
+def test_gate_that_does_not_pass_by_its_deadline(machine: Machine) -> None:
+    """It stops the campaign also if the next coordinator sees it, and if it passes later; with `retry`, it is asked
+    again, and nothing is run for it. A folder that hangs is a gate that can't be asked.
+    """
+    text = FLEET.replace("{for: 3m}", "{for: 3h, gates: [errors]}")
+    (machine.folder / "fleet.yaml").write_text(text)
+    machine.gate = GateAnswer("errors", "it can't be asked: no answer", 300.0)
+    campaign = begun(machine)
+    look_until(coordinator(machine, campaign), lambda state: state.clusters["a"].gate == "errors")
+    decision, _ = coordinator(machine, campaign).run(lambda *_: None)
+    assert "gate errors of a has not passed by its deadline: it can't be asked: no answer" in decision.stop
+    machine.gate = GateAnswer()
+    assert coordinator(machine, campaign).run(lambda *_: None)[0].stop == decision.stop
+    campaign.ask(RetryRequested("a", "me"), machine.clock)
+    assert coordinator(machine, campaign).run(lambda *_: None)[0].done
+    assert machine.begun == {"a": 1, "b": 1, "c": 1}
+
+
+def test_gate_of_a_cluster_that_answers_too_late(machine: Machine) -> None:
+    """Whose folder or server hangs doesn't pass: what isn't known keeps the soak from ending."""
+    (machine.folder / "fleet.yaml").write_text(FLEET.replace("{for: 3m}", "{for: 3m, gates: [errors]}"))
+    one = coordinator(machine, begun(machine))
+    look_until(one, lambda state: state.clusters["a"].gate == "")
+    one.inquiry = Inquiry(seconds=0.0)
+    hangs = Event()
+    machine.at_gate = lambda: hangs.wait(60)
+    machine.clock.sleep(61)
+    one.look()
+    hangs.set()
+    assert one.campaign.state().clusters["a"].gate == "errors"
+
+
+@pytest.mark.parametrize("moved", [True, False])
+def test_gate_that_can_not_be_asked(machine: Machine, moved: bool) -> None:
+    """A cluster folder that now leads elsewhere, and whatever else surprises, is a gate that doesn't pass."""
+    (machine.folder / "fleet.yaml").write_text(FLEET.replace("{for: 3m}", "{for: 3m, gates: [errors]}"))
+    one = coordinator(machine, begun(machine))
+    look_until(one, lambda state: state.clusters["a"].gate == "")
+    folder = machine.folder / "clusters/a"
+    if moved:
+        folder.rename(folder.with_name("elsewhere"))
+        folder.symlink_to("elsewhere")
+    else:
+        machine.at_gate = lambda: int("x")
+    machine.clock.sleep(61)
+    reason = one.look()[1].clusters["a"].gate_reason
+    assert reason.startswith("it can't be asked: ")
+    assert ("is now a link to another folder" if moved else "ValueError: invalid literal") in reason
 
 
 @pytest.mark.parametrize(("started", "passes"), [(-1, False), (1, True)], ids=["another", "restarted"])

@@ -27,6 +27,7 @@ from upgrader.fleet.events import (
     Problem,
     RetryRequested,
     SoakChecked,
+    SoakGateChecked,
     StageApproved,
     Unpaused,
 )
@@ -134,6 +135,43 @@ def test_soak_by_requests_alone() -> None:
     played = Campaign(fleet(stage("a", soak_requests=1000), stage("b"), clusters="a1 b1")).ran("a1")
     assert played.decide().soaks == ("a1",) and played.decide().starts == ()
     assert played.tell(SoakChecked("a1", passed=True)).starts == ["b1"]
+
+
+def test_soak_with_gates() -> None:
+    """Gates are asked from each run's end on, also while the stage goes on; the soak doesn't end while one doesn't
+    pass, or wasn't asked, whatever else was answered.
+    """
+    soaking = stage("a", soak_seconds=3600.0, soak_gates=("errors",))
+    played = Campaign(fleet(soaking, stage("b"), clusters="a1 a2 b1")).ran("a1")
+    assert played.decide().gates == ("a1",) and played.starts == ["a2"]
+    played.ran("a2").tell(SoakGateChecked("a2"))
+    assert played.decide().gates == ("a1", "a2") and played.decide().soaks == ()
+    played.tell(SoakChecked("a1", passed=True), SoakChecked("a2", passed=True), minutes=60)
+    assert (played.decide().gates, played.decide().soaks, played.starts) == (("a1",), ("a1",), [])
+    assert played.tell(SoakGateChecked("a1", "errors", "0.3")).starts == []
+    assert played.tell(SoakGateChecked("a1")).starts == ["b1"] and played.decide().gates == ()
+
+
+def test_gate_that_has_failed_in_a_soak() -> None:
+    """It stops all starts, names cluster, gate and reason, and isn't asked again, until a person retries the cluster,
+    which is not run for it, or skips it.
+    """
+    soaking = stage("a", max_concurrency=IntOrPercent(1), soak_gates=("errors",))
+    played = Campaign(fleet(soaking, clusters="a1 a2")).ran("a1")
+    played.tell(SoakGateChecked("a1", "errors", "`errors` was 0.3"))
+    assert played.starts == ["a2"], "it may pass yet, as behind a step"
+    played.tell(SoakGateChecked("a1", "errors", "`errors` was 0.4", failed=True))
+    decision = played.decide()
+    assert (decision.starts, decision.gates, decision.waits["a2"].person) == ((), (), True)
+    assert decision.stop == (
+        "stage a: gate errors of a1 has not passed by its deadline: `errors` was 0.4; to ask it again: upgrader fleet "
+        "retry a1; or upgrader fleet skip a1 --reason TEXT"
+    )
+    before = played.state
+    assert played.tell(RetryRequested("a1", "me")).starts == ["a2"] and played.decide().gates == ("a1",)
+    played.state = before
+    assert played.tell(ClusterSkipped("a1", "me", "errors")).starts == ["a2"]
+    assert played.tell(RetryRequested("a1", "me")).starts == ["a1"], "one that was skipped is run again"
 
 
 def test_approval() -> None:
