@@ -168,6 +168,10 @@ def _failed(state: CampaignState, cluster: FleetCluster) -> bool:
     return _of(state, cluster).failed
 
 
+def _shut(each: ClusterState) -> str:
+    return f"gate {each.gate} doesn't pass: {each.gate_reason}"
+
+
 class _Deciding:
     """One decision, as it is made."""
 
@@ -403,14 +407,15 @@ class _Deciding:
         members = [self._of(each) for each in self.fleet.members[stage.name]]
         ended = [each.since for each in members if each.phase != "skipped" and each.since is not None]
         until = max(ended) + timedelta(seconds=stage.soak_seconds)
+        gate = next((f"{each.name}: {_shut(each)}" for each in members if each.phase == "succeeded" and each.gate), "")
         if self.now < until:
-            return Wait("soak", until)
+            return Wait(f"soak, and {gate}" if gate else "soak", until)
         asked = [each for each in members if each.phase == "succeeded" and not self._soaked(stage, each, until)]
         if not asked:
             return None
         self.soaks += [each.name for each in asked]
-        said = next((f": {each.name}: {each.soak_reason}" for each in asked if each.soak_reason), "")
-        reason = f"the end of its soak: {len(asked)} of its clusters must answer at the target{said}"
+        said = gate or next((f"{each.name}: {each.soak_reason}" for each in asked if each.soak_reason), "")
+        reason = f"the end of its soak: {len(asked)} of its clusters must answer at the target" + (said and f": {said}")
         limit = until + timedelta(seconds=ANSWER_SECONDS)
         if self.now < limit:
             return Wait(reason, limit)

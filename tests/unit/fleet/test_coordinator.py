@@ -434,7 +434,7 @@ def test_soak_with_gates(machine: Machine) -> None:
     machine.at_ask.clear()
     assert (campaign.folder / JOURNAL).read_bytes() == before and len(machine.gates_asked) == 2
     machine.clock.sleep(200)
-    assert "a: its gate errors doesn't pass" in one.look()[0].stages["canary"].reason
+    assert "a: gate errors doesn't pass: 0.3 now" in one.look()[0].stages["canary"].reason
     assert one.look()[0].gates == ("a",) and machine.begun == {"a": 1}
     machine.gate = GateAnswer()
     machine.clock.sleep(61)

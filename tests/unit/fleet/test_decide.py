@@ -144,11 +144,14 @@ def test_soak_with_gates() -> None:
     soaking = stage("a", soak_seconds=3600.0, soak_gates=("errors",))
     played = Campaign(fleet(soaking, stage("b"), clusters="a1 a2 b1")).ran("a1")
     assert played.decide().gates == ("a1",) and played.starts == ["a2"]
-    played.ran("a2").tell(SoakGateChecked("a2"))
+    played.ran("a2").tell(SoakGateChecked("a2"), SoakGateChecked("a1", "errors", "0.4"))
+    assert played.decide().stages["a"].reason == "soak, and a1: gate errors doesn't pass: 0.4"
+    played = Campaign(played.fleet).ran("a1").ran("a2").tell(SoakGateChecked("a2"))
     assert played.decide().gates == ("a1", "a2") and played.decide().soaks == ()
     played.tell(SoakChecked("a1", passed=True), SoakChecked("a2", passed=True), minutes=60)
     assert (played.decide().gates, played.decide().soaks, played.starts) == (("a1",), ("a1",), [])
     assert played.tell(SoakGateChecked("a1", "errors", "0.3")).starts == []
+    assert "must answer at the target: a1: gate errors doesn't pass: 0.3" in played.decide().stages["a"].reason
     assert played.tell(SoakGateChecked("a1")).starts == ["b1"] and played.decide().gates == ()
 
 
