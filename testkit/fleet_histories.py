@@ -21,6 +21,7 @@ from upgrader.fleet.decide import Decision, decide, needed_seconds
 from upgrader.fleet.events import (
     CampaignEvent,
     CampaignStarted,
+    ChosenPod,
     ClusterChecked,
     ClusterEnded,
     ClusterInputs,
@@ -28,6 +29,8 @@ from upgrader.fleet.events import (
     ClusterStarting,
     Paused,
     Pins,
+    PodChosen,
+    PodRestarted,
     RequestsCounted,
     RetryRequested,
     SoakChecked,
@@ -83,6 +86,8 @@ class _Book:
     """Of how many of its API servers it is known what they have answered before the soak."""
     gates: str = "unasked"
     """Of its soak: unasked, pass, shut, or failed: until a person comes."""
+    pod: str = "old"
+    """Of the restart in its soak: old, chosen, new."""
     interruptions: int = 0
     cause: str = ""
     problem: str = ""
@@ -112,7 +117,7 @@ class _Oracle:
         book = self.books[name]
         book.worked = book.worked if resume else 0.0
         book.status, book.halfway, book.soaked, book.due, book.counted = "running", resume, None, None, 0
-        book.gates = "unasked"
+        book.gates, book.pod = "unasked", "old"
 
     def held_back(self, name: str, now: datetime) -> bool:
         """Whether this cluster could begin now, or go on."""
@@ -142,7 +147,24 @@ class _Oracle:
         if self.fleet.stages[book.stage].approval and self.fleet.stages[book.stage].name not in self.approved:
             raise Broken(f"{name} was begun without an approval")
         self._budgets(name, book)
-        self._times(name, now)
+        self._times(name, now, timedelta(seconds=2 * self.p95()))
+
+    def may_restart(self, name: str, now: datetime, others: int) -> None:
+        """Raise Broken where no pod of this cluster may be restarted now, while that is so in `others`."""
+        book = self.books[name]
+        stage = self.fleet.stages[book.stage]
+        mine = [each for each in self.books.values() if each.stage == book.stage]
+        if book.status != "ok" or book.pod == "new" or not stage.soak_restart or self.paused:
+            raise Broken(f"a pod of {name} was restarted, which is {book.status}, {book.pod}")
+        if any(each.status in ("new", "running", "stuck", "to-repeat") for each in mine):
+            raise Broken(f"a pod of {name} was restarted before its stage was complete")
+        if others >= self.limits[book.stage]["at once"]:
+            raise Broken(f"a pod of {name} is one too many at once")
+        if any(each.domain != book.domain for each in self.books.values() if each.status == "running" or each.halfway):
+            raise Broken(f"a pod of {name} was restarted while another domain was upgraded")
+        self._limits(name)
+        if book.pod == "old":
+            self._times(name, now, timedelta(minutes=10))
 
     def is_over(self, now: datetime) -> None:
         """Raise Broken where the campaign isn't done."""
@@ -185,7 +207,9 @@ class _Oracle:
             raise Broken(f"stage {stage.name} wasn't complete")
         if all(each.status != "ok" for each in mine):
             raise Broken(f"stage {stage.name} has no success")
-        if not stage.soak_seconds and not stage.soak_requests and not stage.soak_gates:
+        if stage.soak_restart and any(each.status == "ok" and each.pod != "new" for each in mine):
+            raise Broken(f"a pod of stage {stage.name} was not restarted")
+        if not stage.soak_seconds and not stage.soak_requests and not stage.soak_gates and not stage.soak_restart:
             return
         over = max(each.ended for each in mine if each.ended and each.status != "skipped")
         over += timedelta(seconds=stage.soak_seconds)
@@ -216,9 +240,8 @@ class _Oracle:
             if any(each.cause and causes.count(each.cause) > limits["same cause"] for each in mine):
                 raise Broken(f"{name} was begun after a second failure of one cause")
 
-    def _times(self, name: str, now: datetime) -> None:
+    def _times(self, name: str, now: datetime, needed: timedelta) -> None:
         labels = self.fleet.by_name[name].labels
-        needed = timedelta(seconds=2 * self.p95())
         for each in self.fleet.exclusions:
             if each.selector.selects(labels) and _touches(each, now, now + needed):
                 raise Broken(f"{name} was begun in, or too close to, an exclusion")
@@ -366,6 +389,7 @@ class _Play:
             if not decision.skips and self.oracle.held_back(name, self.now):
                 raise Broken(f"{name} could begin, and was held back: {decision.waits.get(name)}")
         self._count(decision)
+        self._restart(decision)
         self._ask_gates(decision)
         for name in decision.soaks:
             if self.dice.random() < self.answered:
@@ -403,6 +427,18 @@ class _Play:
                 book.gates = "failed" if late else self.dice.choice(["pass", "pass", "pass", "shut"])
                 gate = "" if book.gates == "pass" else "errors"
                 self.tell(SoakGateChecked(name, gate, gate, book.gates == "failed"))
+
+    def _restart(self, decision: Decision) -> None:
+        """A pod is chosen, and replaced; those of two domains never at once."""
+        books = self.oracle.books
+        if len({books[name].domain for name in decision.restarts}) > 1:
+            raise Broken(f"pods of two domains were restarted at once: {decision.restarts}")
+        for others, name in enumerate(decision.restarts):
+            self.oracle.may_restart(name, self.now, others)
+            if self.dice.random() < self.answered:
+                first = books[name].pod == "old"
+                books[name].pod = "chosen" if first else "new"
+                self.tell(PodChosen(name, ChosenPod("d", "p", "u")) if first else PodRestarted(name))
 
     def _nobody_is_forgotten(self, decision: Decision) -> None:
         """A cluster that isn't begun waits for something, or its stage does; a wait with a time is for the future."""
@@ -554,6 +590,7 @@ def _fleet(dice: random.Random) -> Fleet:
             soak_seconds=dice.choice([0.0, 600.0, 24 * 3600.0]),
             soak_requests=dice.choice([0, 0, 1000]),
             soak_gates=dice.choice([(), (), ("errors",)]),
+            soak_restart=dice.random() < 0.3,
         )
         for ring in rings
     )

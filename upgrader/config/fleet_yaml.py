@@ -78,6 +78,13 @@ class SoakSection(Section):
         "begins until you use `upgrader fleet retry` or `skip` for that cluster.",
         examples=[["api-errors"]],
     )
+    restart: bool = Field(
+        False,
+        description="Whether a pod is restarted in each upgraded cluster once the stage's runs have ended: one of "
+        "kube-scheduler or kube-controller-manager that isn't the leader, of two or more. It is evicted, and the soak "
+        "doesn't end before all pods of its Deployment are ready again. As for runs, windows, exclusions, "
+        "`maxConcurrency` and `domains` apply.",
+    )
 
 
 class ApprovalGateSection(Section):

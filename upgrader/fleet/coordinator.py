@@ -24,11 +24,14 @@ from upgrader.fleet.copies import remove_copies
 from upgrader.fleet.decide import Decision, Held, Skip, Start, decide, in_progress
 from upgrader.fleet.events import (
     CampaignEnded,
+    ChosenPod,
     ClusterChecked,
     ClusterEnded,
     ClusterSkipped,
     ClusterStarting,
     Pins,
+    PodChosen,
+    PodRestarted,
     Problem,
     RequestsCounted,
     SoakChecked,
@@ -179,7 +182,7 @@ class Coordinator:
         ended = decision.done and state.ended is None
         if ended:
             self.journal.emit(CampaignEnded(self.campaign.name))
-        soaks, in_soak = decision.soaks, (*decision.counts, *decision.gates)
+        soaks, in_soak, restarts = decision.soaks, (*decision.counts, *decision.gates), decision.restarts
         decided, stopped, news = self.clock.monotonic(), False, False
         skips = {each.cluster: each for each in decision.skips}
         starts = {each.cluster: each for each in decision.starts}
@@ -198,6 +201,8 @@ class Coordinator:
                 stopped = stopped or self.campaign.is_asked or self._holds(state, starts[name])
                 if found.problem or (not stopped and starts[name] in decision.starts):
                     self._start(starts[name], cluster, found)
+            elif name in restarts:
+                news |= self._gate(cluster, found) | self._restarted(cluster, found)
             elif name in soaks:
                 news |= self._counted(cluster, found) | self._gate(cluster, found) | self._soak(cluster, found)
             elif name in in_soak:
@@ -214,22 +219,24 @@ class Coordinator:
         for skip in decision.skips:
             asked[skip.cluster] = self._question(state.clusters[skip.cluster])
         soaks = (*decision.soaks, *decision.counts)
-        for name in sorted((*decision.checks, *soaks, *decision.gates), key=lambda name: self._asked.get(name, 0.0)):
+        others = (*decision.gates, *decision.restarts)
+        for name in sorted((*decision.checks, *soaks, *others), key=lambda name: self._asked.get(name, 0.0)):
             if name not in asked and self._due(name):
-                each, soak = state.clusters[name], name in soaks or name in decision.gates
-                asked[name] = self._of_soak(each, name in soaks) if soak else self._question(each, resume=each.active)
+                each = state.clusters[name]
+                cluster, stage = self.fleet.by_name[name], self.fleet.stage_of[name]
+                if name in decision.restarts:
+                    asked[name] = partial(self.questions.restart_in_soak, cluster, each, stage)
+                elif name in soaks:
+                    asked[name] = partial(self.questions.in_soak, cluster, each, self.fleet.target, stage)
+                elif name in decision.gates:
+                    asked[name] = partial(self.questions.gates_of_soak, cluster, each, stage)
+                else:
+                    asked[name] = self._question(each, resume=each.active)
         return asked
 
     def _question(self, each: ClusterState, *, resume: bool = False) -> Callable[[], Found]:
         question = self.questions.before_resume if resume else self.questions.before
         return partial(question, self.fleet.by_name[each.name], each.digest, self.fleet.target)
-
-    def _of_soak(self, each: ClusterState, whole: bool) -> Callable[[], Found]:
-        """The question for all that a soak needs, or for its gates alone."""
-        cluster, stage = self.fleet.by_name[each.name], self.fleet.stage_of[each.name]
-        if whole:
-            return partial(self.questions.in_soak, cluster, each, self.fleet.target, stage)
-        return partial(self.questions.gates_of_soak, cluster, each, stage)
 
     def _late(self, name: str) -> Found:
         """Of a cluster that was asked, and hasn't answered: its gates are unknown, too."""
@@ -453,6 +460,16 @@ class Coordinator:
             return False
         self.journal.emit(SoakGateChecked(state.name, gate.gate, gate.reason, failed))
         return True
+
+    def _restarted(self, state: ClusterState, found: Found) -> bool:
+        """Write down the pod that is to be evicted, or that it was replaced, or why neither; whether that is news."""
+        if isinstance(found.restart, ChosenPod):
+            self.journal.emit(PodChosen(state.name, found.restart))
+            return True
+        if found.restart == "":
+            self.journal.emit(PodRestarted(state.name))
+            return True
+        return self._soak(state, found)
 
     def _soak(self, state: ClusterState, found: Found) -> bool:
         """Write down what a cluster is like at the end of its stage's soak; whether there is anything new."""

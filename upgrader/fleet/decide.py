@@ -30,6 +30,7 @@ from upgrader.model.first_few import first_few
 
 __all__ = [
     "ANSWER_SECONDS",
+    "RESTART_SECONDS",
     "RETRY_SECONDS",
     "Decision",
     "Held",
@@ -44,6 +45,8 @@ __all__ = [
 
 RETRY_SECONDS = 60.0
 """Before the first retry of an interrupted run; twice as long before each further one."""
+RESTART_SECONDS = 600.0
+"""How much of a window the restart of a pod needs."""
 ANSWER_SECONDS = 3600.0
 """How long clusters are asked again at the end of a soak, before a person has to look; and after a run, for the
 requests that all of its API servers have answered by then.
@@ -105,6 +108,8 @@ class Decision:
     """Clusters to ask how many requests they have answered before their soak."""
     gates: tuple[str, ...] = ()
     """Clusters to ask for the gates of their soak."""
+    restarts: tuple[str, ...] = ()
+    """Clusters in which a pod is restarted for their soak."""
     skips: tuple[Skip, ...] = ()
     waits: dict[str, Wait] = field(default_factory=dict)
     """By the cluster's name."""
@@ -181,6 +186,7 @@ class _Deciding:
         self.starts: list[Start] = []
         self.checks: list[str] = []
         self.soaks: list[str] = []
+        self.restarts: list[str] = []
         self.skips: list[Skip] = []
         self.waits: dict[str, Wait] = {}
         self.stages: dict[str, Wait] = {}
@@ -208,6 +214,7 @@ class _Deciding:
             tuple(self.soaks),
             tuple(each.name for each in self.fleet.clusters if self._uncounted(self._of(each))),
             tuple(each.name for each in self.fleet.clusters if self._gated(self._of(each))),
+            tuple(self.restarts),
             tuple(self.skips),
             self.waits,
             self.stages,
@@ -407,12 +414,15 @@ class _Deciding:
         members = [self._of(each) for each in self.fleet.members[stage.name]]
         ended = [each.since for each in members if each.phase != "skipped" and each.since is not None]
         until = max(ended) + timedelta(seconds=stage.soak_seconds)
+        opens = self._restart(stage) if stage.soak_restart else None
         gate = next((f"{each.name}: {_shut(each)}" for each in members if each.phase == "succeeded" and each.gate), "")
         if self.now < until:
             return Wait(f"soak, and {gate}" if gate else "soak", until)
         asked = [each for each in members if each.phase == "succeeded" and not self._soaked(stage, each, until)]
         if not asked:
             return None
+        if opens is not None:
+            return opens
         self.soaks += [each.name for each in asked]
         said = gate or next((f"{each.name}: {each.soak_reason}" for each in asked if each.soak_reason), "")
         reason = f"the end of its soak: {len(asked)} of its clusters must answer at the target" + (said and f": {said}")
@@ -423,4 +433,27 @@ class _Deciding:
 
     def _soaked(self, stage: Stage, each: ClusterState, until: datetime) -> bool:
         passed = each.soaked is not None and each.soaked >= until
-        return passed and (not stage.soak_gates or each.gate == "")
+        gates = not stage.soak_gates or each.gate == ""
+        return passed and gates and (each.pod_restarted or not stage.soak_restart)
+
+    def _restart(self, stage: Stage) -> Wait | None:
+        """Restart a pod where that may begin now, or has; what it waits for, if it may nowhere yet."""
+        members = self.fleet.members[stage.name]
+        left = [each for each in members if self._of(each).phase == "succeeded" and not self._of(each).pod_restarted]
+        left.sort(key=lambda each: self._of(each).chosen is None)  # those that have begun first
+        most, later = stage.max_concurrency.at_once(len(members)), list[datetime]()
+        for cluster in left:
+            if self._of(cluster).chosen is None:
+                opening = next_opening(
+                    cluster.labels, self.fleet.windows, self.fleet.exclusions, self.now, RESTART_SECONDS
+                )
+                if opening is not None and opening.begins > self.now:
+                    later.append(opening.begins)
+                if opening is None or opening.begins > self.now:
+                    continue
+            domains = {self.fleet.domain_of(name) for name in self.restarts} | set(self.domains)
+            if len(self.restarts) < most and domains <= {self.fleet.domain_of(cluster.name)}:
+                self.restarts.append(cluster.name)
+        if not left or self.restarts:
+            return None
+        return Wait("the restart of a pod, in its window", min(later)) if later else None

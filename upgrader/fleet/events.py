@@ -15,6 +15,7 @@ __all__ = [
     "CampaignEnded",
     "CampaignEvent",
     "CampaignStarted",
+    "ChosenPod",
     "ClusterChecked",
     "ClusterEnded",
     "ClusterInputs",
@@ -26,6 +27,8 @@ __all__ = [
     "Outcome",
     "Paused",
     "Pins",
+    "PodChosen",
+    "PodRestarted",
     "Problem",
     "Request",
     "RequestsCounted",
@@ -167,6 +170,31 @@ class SoakGateChecked:
 
 
 @dataclass(frozen=True)
+class ChosenPod:
+    """A pod of the control plane, in the namespace kube-system."""
+
+    component: str
+    """Its Deployment."""
+    pod: str
+    uid: str
+
+
+@dataclass(frozen=True)
+class PodChosen:
+    """A pod of an upgraded cluster is about to be evicted for its soak."""
+
+    cluster: str
+    chosen: ChosenPod
+
+
+@dataclass(frozen=True)
+class PodRestarted:
+    """The pod that was chosen was replaced by one that is ready."""
+
+    cluster: str
+
+
+@dataclass(frozen=True)
 class StageApproved:
     """A person approved a stage."""
 
@@ -250,6 +278,8 @@ CampaignEvent = (
     | ClusterEnded
     | SoakChecked
     | SoakGateChecked
+    | PodChosen
+    | PodRestarted
     | RequestsCounted
     | Request
     | CampaignEnded

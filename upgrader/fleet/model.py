@@ -66,10 +66,13 @@ class Stage:
     soak_gates: tuple[str, ...] = ()
     """Metric gates of each cluster's folder that must pass until then."""
 
+    soak_restart: bool = False
+    """Whether a pod of each cluster's control plane must have been restarted until then."""
+
     @property
     def soaks(self) -> bool:
         """Whether it is waited for anything once its clusters are done."""
-        return bool(self.soak_seconds or self.soak_requests or self.soak_gates)
+        return bool(self.soak_seconds or self.soak_requests or self.soak_gates or self.soak_restart)
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,13 @@ from upgrader.engine.history.journal_in_secrets import secret_name
 from upgrader.errors import ApiError, UpgraderError, UsageError
 from upgrader.fleet.at_work import at_work
 from upgrader.fleet.clusters import Answer, Answered, other_cluster, private_kubeconfig, requests_answered
-from upgrader.fleet.events import Problem
+from upgrader.fleet.events import ChosenPod, Problem
 from upgrader.fleet.inputs import Inputs, folder_digest, folder_place, inputs_of, kubeconfig_of
 from upgrader.fleet.model import FleetCluster, Stage
 from upgrader.fleet.open_runs import how_to_end, open_run
 from upgrader.fleet.rehearsals import unrehearsed
 from upgrader.fleet.soak_gates import GateAnswer, SoakGates
+from upgrader.fleet.soak_restart import Restart, restart_pod
 from upgrader.fleet.state import ClusterState
 from upgrader.fleet.unread import Unread
 from upgrader.model.redaction.known_secrets import KNOWN
@@ -52,6 +53,8 @@ class Found:
     """At the end of a soak, or before it: what doesn't count of the API server that was asked, if that is news."""
     gate: GateAnswer | None = None
     """In a soak with gates: what they say."""
+    restart: Restart | None = None
+    """In a soak with a restart: its next step."""
 
 
 class _Wrong(Exception):
@@ -82,6 +85,8 @@ class Questions:
     """Asks the cluster that a kubeconfig leads to, and its folder, whether a process may be changing it."""
     gates: Callable[[Path, str, Sequence[str], float], GateAnswer] = field(default_factory=lambda: SoakGates().ask)
     """Asks the gates of a cluster folder, as `SoakGates.ask`."""
+    restart: Callable[[Path, ChosenPod | None], Restart] = restart_pod
+    """Restarts a pod of the cluster that a kubeconfig leads to."""
 
     def before(self, cluster: FleetCluster, digest: str, target: KubernetesVersion) -> Found:
         """Why a cluster must not be begun; `digest` is of what was approved."""
@@ -106,6 +111,20 @@ class Questions:
     def gates_of_soak(self, cluster: FleetCluster, state: ClusterState, stage: Stage) -> Found:
         """Only what the gates of its soak say: its API is asked less often, as its metrics may be large."""
         return Found(gate=self._gate(cluster, state, stage.soak_gates))
+
+    def restart_in_soak(self, cluster: FleetCluster, state: ClusterState, stage: Stage) -> Found:
+        """The next step of the restart of a pod, with what the gates of the soak say."""
+        found = self._found(lambda: self._restarted(cluster, state))
+        gate = self._gate(cluster, state, stage.soak_gates) if stage.soak_gates else None
+        return replace(found, gate=gate)
+
+    def _restarted(self, cluster: FleetCluster, state: ClusterState) -> Found:
+        used = self._kubeconfig(cluster, Inputs.parse(state.digest))
+        if why := self._idle(cluster, used).reason:
+            raise _Wrong("unended", f"no pod is restarted: {why}")
+        with private_kubeconfig(used) as kubeconfig:
+            restart = self.restart(kubeconfig, state.chosen)
+        return Found(reason=restart if isinstance(restart, str) else "", restart=restart)
 
     def _gate(self, cluster: FleetCluster, state: ClusterState, names: Sequence[str]) -> GateAnswer:
         assert state.since is not None, "its run has ended"

@@ -185,6 +185,7 @@ class _Reader:
             soak_seconds=section.soak.duration if section.soak else 0.0,
             soak_requests=section.soak.min_requests if section.soak else 0,
             soak_gates=tuple(dict.fromkeys(section.soak.gates)) if section.soak else (),
+            soak_restart=section.soak.restart if section.soak else False,
         )
 
     def _selector(self, where: KeyPath, section: SelectorSection) -> Selector:

@@ -12,6 +12,7 @@ from upgrader.fleet.events import (
     CampaignEnded,
     CampaignEvent,
     CampaignStarted,
+    ChosenPod,
     ClusterChecked,
     ClusterEnded,
     ClusterSkipped,
@@ -22,6 +23,8 @@ from upgrader.fleet.events import (
     Outcome,
     Paused,
     Pins,
+    PodChosen,
+    PodRestarted,
     Problem,
     RequestsCounted,
     RetryRequested,
@@ -83,6 +86,9 @@ class ClusterState:
     """Since when not all of them have passed."""
     gate_failed: bool = False
     """Whether a person has to look at it."""
+    chosen: ChosenPod | None = None
+    """The pod that is restarted in its soak."""
+    pod_restarted: bool = False
     counted: Mapping[str, int] = field(default_factory=dict)
     """API server, as in `RequestsCounted` → how many of its requests don't count for the soak."""
     servers: int = 1
@@ -213,6 +219,8 @@ def _cluster_after(
     | ClusterEnded
     | SoakChecked
     | SoakGateChecked
+    | PodChosen
+    | PodRestarted
     | RequestsCounted
     | InputsApproved
     | RetryRequested
@@ -227,7 +235,8 @@ def _cluster_after(
             begun = replace(cluster, phase="running", since=time, attempt=event.attempt, before=event.before)
             if not event.resume:
                 begun = replace(begun, run="", unended=False, worked=0.0)
-            return replace(_unasked(begun), soaked=None, soak_reason="", counted={}, servers=1)
+            begun = replace(begun, soaked=None, soak_reason="", counted={}, servers=1)
+            return replace(_unasked(begun), chosen=None, pod_restarted=False)
         case ClusterEnded() if cluster.phase == "skipped":
             return replace(cluster, run=event.run, unended=event.open)  # a person has ended it
         case ClusterEnded():
@@ -245,6 +254,10 @@ def _cluster_after(
             )
         case SoakChecked():
             return replace(cluster, soaked=time if event.passed else cluster.soaked, soak_reason=event.reason)
+        case PodChosen():
+            return replace(cluster, chosen=event.chosen)
+        case PodRestarted():
+            return replace(cluster, pod_restarted=True, soak_reason="")
         case SoakGateChecked():
             since = (cluster.gate_since or time) if event.gate else None
             return replace(

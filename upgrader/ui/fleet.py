@@ -57,6 +57,7 @@ def print_fleet(fleet: Fleet, stream: TextIO | None = None) -> None:
         rules += ["after an approval"] if stage.approval else []
         needs = f" and {stage.soak_requests} requests" if stage.soak_requests else ""
         needs += f", with {', '.join(stage.soak_gates)}" if stage.soak_gates else ""
+        needs += ", with the restart of a pod" if stage.soak_restart else ""
         rules += [f"then soaks for {_length(stage.soak_seconds)}{needs}"] if stage.soaks else []
         print_line(out, Text.assemble("  ", (stage.name, "bold"), f"  {', '.join(rules)}: {first_few(names)}"), 4)
     if fleet.excluded:

@@ -25,6 +25,7 @@ from upgrader.fleet.coordinator import LOOK_SECONDS, SILENT_SECONDS, Coordinator
 from upgrader.fleet.decide import Wait
 from upgrader.fleet.events import (
     CampaignStarted,
+    ChosenPod,
     ClusterEnded,
     ClusterInputs,
     ClusterSkipped,
@@ -39,6 +40,7 @@ from upgrader.fleet.outcomes import CommandEnd, Sign
 from upgrader.fleet.questions import Questions
 from upgrader.fleet.reading import read_fleet
 from upgrader.fleet.soak_gates import GateAnswer
+from upgrader.fleet.soak_restart import Restart
 from upgrader.fleet.state import CampaignState
 from upgrader.fleet.unread import Unread
 from upgrader.model.event import RunEnded, RunStarted
@@ -99,6 +101,11 @@ class Machine:
         """Its exit code."""
         self.gate = GateAnswer()
         """What the gates of each cluster say."""
+        self.pods: dict[str, str] = {}
+        """Of a cluster's pod that is evicted, the UID."""
+        self.evicted: list[tuple[str, str]] = []
+        """Cluster and UID, of each eviction that had an effect."""
+        self.at_eviction: Callable[[], object] = lambda: None
         self.at_gate: Callable[[], object] = lambda: None
         """What happens while gates are asked."""
         self.gates_asked: list[tuple[Path, str, Sequence[str], float]] = []
@@ -130,6 +137,18 @@ class Machine:
         self.at_gate()
         self.gates_asked.append((folder, files, names, seconds))
         return self.gate
+
+    def restart(self, kubeconfig: Path, chosen: ChosenPod | None) -> Restart:
+        name = server_of(kubeconfig)
+        uid = self.pods.setdefault(name, "old")
+        if chosen is None:
+            return ChosenPod("kube-scheduler", f"kube-scheduler-{uid}", uid)
+        if chosen.uid == uid:
+            self.evicted.append((name, uid))
+            self.pods[name] = "new"
+            self.at_eviction()
+            return "it was evicted"
+        return ""
 
     # upgrader.fleet.coordinator.Executor
 
@@ -216,6 +235,7 @@ def coordinator(machine: Machine, campaign: Campaign) -> Coordinator:
         machine.requests,
         lambda *_: machine.at_work,
         machine.gates,
+        machine.restart,
     )
     return Coordinator(
         machine.folder,
@@ -472,6 +492,74 @@ def test_gate_of_a_cluster_that_answers_too_late(machine: Machine) -> None:
     one.look()
     hangs.set()
     assert one.campaign.state().clusters["a"].gate == "errors"
+
+
+RESTART = FLEET.replace("{for: 3m}", "{for: 3m, restart: true}")
+
+
+@pytest.mark.every_moment
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("moment", range(9))
+def test_killed_at_each_append_of_a_restart(
+    machine: Machine, moment: int, after: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed before or after any line of the journal, the next coordinator ends the soak, and exactly one pod of the
+    cluster was evicted: which one, was written down before.
+    """
+    (machine.folder / "fleet.yaml").write_text(RESTART)
+    campaign, left = begun(machine), [moment]
+
+    def killing(journal: Journal, event: object) -> None:
+        if not left[0] and not after:
+            left[0] = -1
+            raise Killed
+        EMIT(journal, event)
+        if not left[0]:
+            left[0] = -1
+            raise Killed
+        left[0] -= 1
+
+    monkeypatch.setattr(Journal, "emit", killing)
+    try:
+        coordinator(machine, campaign).run(lambda *_: None)
+    except Killed:
+        monkeypatch.setattr(Journal, "emit", EMIT)
+        assert coordinator(machine, campaign).run(lambda *_: None)[0].done
+    assert machine.evicted == [("a", "old")] and campaign.state().clusters["a"].pod_restarted
+
+
+def test_killed_after_an_eviction(machine: Machine) -> None:
+    """An eviction of which no answer came is repeated for the same pod, and evicts no other."""
+    (machine.folder / "fleet.yaml").write_text(RESTART)
+    campaign = begun(machine)
+
+    def lost() -> None:
+        raise ApiUnavailable("connection reset")
+
+    machine.at_eviction = lost
+    assert coordinator(machine, campaign).run(lambda *_: None)[0].done
+    assert machine.evicted == [("a", "old")]
+
+
+@pytest.mark.parametrize("why", ["at work", "other cluster"])
+def test_pod_that_must_not_be_restarted(machine: Machine, why: str) -> None:
+    """None is evicted in a cluster that a process changes at that time, or in another one than the inventory's."""
+    (machine.folder / "fleet.yaml").write_text(RESTART)
+    one = coordinator(machine, begun(machine))
+    look_until(one, lambda state: state.clusters["a"].phase == "succeeded")
+    if why == "at work":
+        machine.at_work = "its lock is held by ann"
+    else:
+        machine.answers["a"] = machine.answers["b"]
+    machine.clock.sleep(61)
+    state = one.look()[1]
+    said = "its lock is held by ann" if why == "at work" else "leads to the cluster with the UID u2"
+    assert (
+        state.clusters["a"].soak_reason.startswith("no pod is restarted: ") and said in state.clusters["a"].soak_reason
+    )
+    assert machine.evicted == []
+    machine.at_work, machine.answers["a"] = "", Answer("u1", TARGET)
+    assert one.run(lambda *_: None)[0].done and machine.evicted == [("a", "old")]
 
 
 @pytest.mark.parametrize("moved", [True, False])

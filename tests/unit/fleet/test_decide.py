@@ -15,6 +15,7 @@ from upgrader.fleet.events import (
     CampaignEnded,
     CampaignEvent,
     CampaignStarted,
+    ChosenPod,
     ClusterChecked,
     ClusterEnded,
     ClusterInputs,
@@ -24,6 +25,8 @@ from upgrader.fleet.events import (
     Outcome,
     Paused,
     Pins,
+    PodChosen,
+    PodRestarted,
     Problem,
     RetryRequested,
     SoakChecked,
@@ -175,6 +178,43 @@ def test_gate_that_has_failed_in_a_soak() -> None:
     played.state = before
     assert played.tell(ClusterSkipped("a1", "me", "errors")).starts == ["a2"]
     assert played.tell(RetryRequested("a1", "me")).starts == ["a1"], "one that was skipped is run again"
+
+
+def test_soak_with_a_restart() -> None:
+    """A pod of each upgraded cluster is restarted once the stage's runs have ended, in as many clusters at once as are
+    upgraded, those that have begun first; the soak doesn't end before. A pause begins none.
+    """
+    soaking = stage("a", max_concurrency=IntOrPercent(1), soak_seconds=3600.0, soak_restart=True)
+    played = Campaign(fleet(soaking, stage("b"), clusters="a1 a2 b1")).ran("a1")
+    assert played.decide().restarts == ()
+    played.ran("a2")
+    assert played.decide().restarts == ("a1",) and played.decide().stages["a"].reason == "soak"
+    chosen = PodChosen("a2", ChosenPod("kube-scheduler", "kube-scheduler-1", "u"))
+    assert played.tell(chosen).decide().restarts == ("a2",)
+    played.tell(Paused("me", "lunch"))
+    assert played.decide().restarts == ()
+    played.tell(Unpaused("me"), PodRestarted("a2"), SoakChecked("a1", passed=False, reason="no follower"))
+    assert played.decide().restarts == ("a1",)
+    played.tell(SoakChecked("a2", passed=True), minutes=60)
+    decision = played.decide()
+    assert decision.starts == () and decision.stages["a"].reason.endswith("must answer at the target: a1: no follower")
+    assert played.tell(PodRestarted("a1"), SoakChecked("a1", passed=True)).starts == ["b1"]
+
+
+def test_restart_in_a_window() -> None:
+    """It is a change of the cluster: outside of its windows and in exclusions it doesn't begin, and one that has begun
+    is finished.
+    """
+    closed = Exclusion(Selector(), date(2026, 12, 1), date(2026, 12, 1), ZoneInfo("UTC"))
+    soaking = stage("a", soak_seconds=60.0, soak_restart=True)
+    played = Campaign(fleet(soaking, clusters="a1 a2", exclusions=(closed,))).ran("a1").ran("a2")
+    played.tell(minutes=5)
+    opens = datetime(2026, 12, 2, tzinfo=UTC)
+    assert played.decide().stages["a"] == Wait("the restart of a pod, in its window", opens)
+    played.tell(PodChosen("a2", ChosenPod("kube-scheduler", "kube-scheduler-1", "u")))
+    assert played.decide().restarts == ("a2",)
+    played.tell(PodRestarted("a2")).now = opens
+    assert played.decide().restarts == ("a1",)
 
 
 def test_approval() -> None:

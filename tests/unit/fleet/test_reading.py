@@ -79,7 +79,6 @@ WRONG_FLEETS = [
         "fleet.yaml:17: the window never opens for a: exclusions cover it",
     ),
     ("kind: FleetRun", "kind: Fleet", "fleet.yaml:2: 'kind' must be one of 'FleetRun', not 'Fleet'"),
-    ("for: 24h", "for: 24h, restart: true", "fleet.yaml:8: unknown key 'restart'"),
     ("for: 24h", "for: 24", "fleet.yaml:8: 'spec.stages.soak.for': 24 is not a duration"),
     ("type: Approval", "type: Manual", "fleet.yaml:11: 'spec.stages.before.type' must be one of 'Approval'"),
 ]
