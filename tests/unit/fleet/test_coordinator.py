@@ -480,6 +480,19 @@ def test_gate_that_does_not_pass_by_its_deadline(machine: Machine) -> None:
     assert machine.begun == {"a": 1, "b": 1, "c": 1}
 
 
+def test_gate_that_has_failed_stays_failed(machine: Machine) -> None:
+    """While requests are still counted in its cluster, an answer that the gate passes now doesn't end the stop."""
+    (machine.folder / "fleet.yaml").write_text(FLEET.replace("{for: 3m}", "{for: 3h, minRequests: 9, gates: [errors]}"))
+    machine.gate, machine.answered = GateAnswer("errors", "0.3", 60.0), Answered("1", 0, 3)
+    one = coordinator(machine, begun(machine))
+    look_until(one, lambda state: state.clusters["a"].gate_failed)
+    machine.gate = GateAnswer()
+    machine.clock.sleep(61)
+    asked = len(machine.gates_asked)
+    decision, state = one.look()
+    assert len(machine.gates_asked) > asked and state.clusters["a"].gate_failed and "gate errors of a" in decision.stop
+
+
 def test_gate_of_a_cluster_that_answers_too_late(machine: Machine) -> None:
     """Whose folder or server hangs doesn't pass: what isn't known keeps the soak from ending."""
     (machine.folder / "fleet.yaml").write_text(FLEET.replace("{for: 3m}", "{for: 3m, gates: [errors]}"))

@@ -83,8 +83,8 @@ def test_pod_of_the_same_name_is_another_one() -> None:
 
 
 def test_only_where_it_costs_no_leader() -> None:
-    """Not the only pod, nor one beside another that isn't ready, nor one of which it isn't known whether it leads; then
-    the other component's, if it has one.
+    """Not the only pod, nor one beside another that isn't ready or is terminating, nor one of which it isn't known
+    whether it leads; then the other component's, if it has one.
     """
     kube = FakeKube()
     assert restarted(kube, None) == NOTHING
@@ -94,6 +94,10 @@ def test_only_where_it_costs_no_leader() -> None:
     assert restarted(kube, None) == NOTHING
     put(kube, SCHEDULER, "s-a", "s-b", leader="s-a_5f0c")
     put_pod(kube, SCHEDULER, "s-a", ready=False)
+    assert restarted(kube, None) == NOTHING
+    put_pod(kube, SCHEDULER, "s-a")
+    kube.lingering.add("s-a")
+    kube.evict("s-a", "kube-system", uid="uid-s-a")
     assert restarted(kube, None) == NOTHING
     put(kube, MANAGER, "m-a", "m-b", leader="m-b_5f0c")
     assert restarted(kube, None) == ChosenPod(MANAGER, "m-a", "uid-m-a")
