@@ -50,7 +50,8 @@ __all__ = ["Broken", "play"]
 _ZONES = ("Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "UTC")
 _FIRST = datetime(2027, 3, 5, tzinfo=UTC)
 """Within the weeks that follow, clocks go forward in New York and Berlin, and back by half an hour in Lord Howe."""
-_DAYS = 120
+_DAYS = 240
+"""Longer than any history, of which windows of one night a week make long ones: later ones aren't known."""
 _FAILED = ["blocked", "rolled-back", "broken", "interrupted", "interrupted-before"]
 _OUTCOMES = (
     ["succeeded"] * 6 + _FAILED,
@@ -435,7 +436,7 @@ class _Play:
             raise Broken(f"pods of two domains were restarted at once: {decision.restarts}")
         for others, name in enumerate(decision.restarts):
             self.oracle.may_restart(name, self.now, others)
-            if self.dice.random() < self.answered:
+            if self.dice.random() < 0.8:
                 first = books[name].pod == "old"
                 books[name].pod = "chosen" if first else "new"
                 self.tell(PodChosen(name, ChosenPod("d", "p", "u")) if first else PodRestarted(name))
