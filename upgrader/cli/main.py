@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import sys
@@ -180,6 +181,7 @@ def cli(
 
 def main() -> None:
     """Run the command; an UpgraderError becomes one clear message and its exit code."""
+    gc.set_threshold(100_000)  # what modules are made of isn't garbage, and is most of what a command makes
     outlast_the_terminal()
     KNOWN.learn(secrets_in(dict(os.environ)))  # a playbook or an inventory may quote them
     mask_output()
@@ -197,4 +199,5 @@ def main() -> None:
 
         print_error(error, commands=[name for name in _COMMANDS if name not in _WITHOUT_FOLDER])
         code = error.exit_code
+    gc.freeze()  # nor is it worth looking for at the end
     sys.exit(code or 0)
