@@ -32,7 +32,9 @@ class UnitCoverage:
         self.least: float = settings["least"]
         """The least share of each package, in percent."""
         omitted: list[str] = settings["omit"]
-        self._slipcover = Slipcover(branch=True, source=self.packages, omit=omitted)
+        # Before it stops counting a line, it looks through every function of every module, which takes a tenth of a
+        # second; to count the line is nothing. So not at the 50th time already, which is the default.
+        self._slipcover = Slipcover(branch=True, source=self.packages, omit=omitted, d_miss_threshold=2000)
         ImportManager(self._slipcover, FileMatcher(self.packages, omitted)).__enter__()
 
     @cached_property
