@@ -15,6 +15,7 @@ from contextlib import contextmanager
 
 from upgrader.onhost.backup.await_pod import gone
 from upgrader.onhost.common.questions import Failed
+from upgrader.onhost.common.units import runs
 from upgrader.onhost.facts import container_facts
 
 _MANIFESTS = "/etc/kubernetes/manifests"
@@ -22,7 +23,6 @@ _KUBELET_SECONDS = 10.0
 _SECONDS = 60.0
 _LOCK_SECONDS = 30.0
 _INTERVAL_SECONDS = 0.2
-_PROC = "/proc"
 
 
 def main(prefix: str, units: str, folder: str, around: str) -> None:
@@ -82,23 +82,11 @@ def _try_lock(descriptor: int) -> bool:
     return True
 
 
-def _runs(prefix: str) -> bool:
-    """Whether a process of one of these units runs, as its control group says: that needs no systemctl to answer."""
-    for path in glob.glob(os.path.join(_PROC, "[0-9]*", "cgroup")):
-        try:
-            with open(path) as file:
-                if f"/{prefix}" in file.read():
-                    return True
-        except OSError:
-            continue  # it has ended meanwhile
-    return False
-
-
 def _stop_units(prefix: str) -> None:
     """Stop them, and wait for their ends. Only rehearsals have units: without one, a backup needs no systemctl. Raises
     Failed.
     """
-    if not _runs(prefix):
+    if not runs(prefix):
         return
     pattern = f"{prefix}*.service"
     command = ["systemctl", "stop", "--", pattern]

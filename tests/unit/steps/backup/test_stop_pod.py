@@ -53,13 +53,13 @@ def controller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Controller:
     made = Controller(tmp_path)
     for name, fake in {
         "_MANIFESTS": str(tmp_path / "manifests"),
-        "_PROC": str(tmp_path / "proc"),
         "subprocess": SimpleNamespace(run=made.run, TimeoutExpired=subprocess.TimeoutExpired),
         "shutil": SimpleNamespace(rmtree=made.remove),
         "gone": lambda *_: True,
         "container_facts": SimpleNamespace(socket_path=lambda _: "", runtime=lambda *_: None),
     }.items():
         monkeypatch.setattr(f"upgrader.onhost.backup.stop_pod.{name}", fake)
+    monkeypatch.setattr("upgrader.onhost.common.units._PROC", str(tmp_path / "proc"))
     return made
 
 
