@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
@@ -42,6 +44,22 @@ def test_secrets_are_no_arguments() -> None:
     assert hosts.ran == [("controller-1", ("python3", "-I", "-", "sign"))]
     assert sent[0].startswith(b'SECRETS = ["it\'s\\na key"]\n') and sent[0].endswith(b"main(*sys.argv[1:], *SECRETS)\n")
     assert program("authority", "certificates").startswith(b"SECRETS = []\n")
+
+
+def test_what_a_program_is_given_is_its_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It comes in chunks behind the program's text, and may be anything."""
+    text = b"import json, sys; print(json.dumps({'words': sys.argv[1:], 'given': list(sys.stdin.buffer.read())}))"
+    monkeypatch.setattr("upgrader.onhost.sending.sent_program.program", lambda *_: text)
+    hosts = FakeHosts()
+
+    def python(_host: Host, command: Sequence[str], stdin: bytes) -> CommandResult:
+        done = subprocess.run([sys.executable, *command[1:]], input=stdin, capture_output=True, check=True)
+        return CommandResult(0, done.stdout.decode(), "")
+
+    hosts.commands["python3"] = python
+    for given in ((b"\x00\xff", b"\n"), ()):
+        answer = PROGRAM.answer(hosts, HOST, "a", "b", seconds=1, given=iter(given))
+        assert answer == {"words": ["a", "b"], "given": list(b"".join(given))}
 
 
 @pytest.mark.parametrize("quiet", [False, True])

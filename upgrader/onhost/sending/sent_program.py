@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, TypeVar
 
 from upgrader.errors import HostError
@@ -16,6 +17,7 @@ __all__ = ["SentProgram"]
 
 T = TypeVar("T")
 
+_START = 'import sys; exec(compile(sys.stdin.buffer.read(int(sys.argv.pop(1))), "program", "exec"))'
 _NOT_FOUND = 127
 _NO_PYTHON = (
     "Install python3 on the host, as Ansible and upgrader's programs there need it. If it is not on PATH, set "
@@ -41,24 +43,44 @@ class SentProgram:
     inside: tuple[str, ...] = ()
     """The command that starts it on the host, such as `systemd-run …`; () for none."""
 
-    def read(self, hosts: Hosts, host: Host, decode: Callable[[dict[str, Any]], T], *words: str, seconds: float) -> T:
+    def read(
+        self,
+        hosts: Hosts,
+        host: Host,
+        decode: Callable[[dict[str, Any]], T],
+        *words: str,
+        seconds: float,
+        given: Iterable[bytes] | None = None,
+    ) -> T:
         """Its answer, decoded. Raises as `answer` does, and HostError if `decode` raises an error for an answer of
         another form.
         """
-        answer = self.answer(hosts, host, *words, seconds=seconds)
+        answer = self.answer(hosts, host, *words, seconds=seconds, given=given)
         try:
             return decode(answer)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise self._not_understood(host, f"{type(error).__name__}: {error}") from error
 
     def answer(
-        self, hosts: Hosts, host: Host, *words: str, seconds: float, secrets: tuple[str, ...] = (), quiet: bool = False
+        self,
+        hosts: Hosts,
+        host: Host,
+        *words: str,
+        seconds: float,
+        secrets: tuple[str, ...] = (),
+        quiet: bool = False,
+        given: Iterable[bytes] | None = None,
     ) -> dict[str, Any]:
         """Its output for these arguments and `secrets`, which don't appear in any process list. `quiet`: the answer is
-        a secret, so errors don't repeat it. Raises HostUnreachable; HostError if the program failed, or didn't run.
+        a secret, so errors don't repeat it. `given`: what it reads from its standard input, sent as it comes; None:
+        nothing. Raises HostUnreachable; HostError if the program failed, or didn't run; what `given` raises.
         """
-        command, sent = [*self.inside, host.python, "-I", "-", *words], program(self.module, self.package, secrets)
-        done = hosts.run(host, command, stdin=sent, timeout_seconds=seconds, check=False)
+        sent = program(self.module, self.package, secrets)
+        # Without more to come, Python itself reads all of its input as the program.
+        start = ("-",) if given is None else ("-c", _START, str(len(sent)))
+        stdin = sent if given is None else chain((sent,), given)
+        command = [*self.inside, host.python, "-I", *start, *words]
+        done = hosts.run(host, command, stdin=stdin, timeout_seconds=seconds, check=False)
         last = _last_line(done.stdout)  # a login shell may greet before it
         try:
             answer = json.loads(last)
