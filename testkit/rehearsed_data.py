@@ -21,7 +21,8 @@ from upgrader.model.cluster import Host
 from upgrader.ports import CommandResult
 from upgrader.steps.backup.etcd_member import EtcdMember
 from upgrader.steps.backup.etcd_pod import SCRATCH
-from upgrader.steps.rehearsal.rehearsal import Rehearsal, Result
+from upgrader.steps.rehearsal.rehearsal import Rehearsal
+from upgrader.steps.rehearsal.result import Result
 from upgrader.steps.rehearsal.servers import CHANGED_FLAGS, Server
 
 __all__ = ["RehearsedData", "program_images", "storing"]

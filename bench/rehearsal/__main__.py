@@ -28,7 +28,7 @@ from testkit.lab_cluster import OLD, TARGET
 from testkit.rehearsed_data import RehearsedData, program_images, storing
 from upgrader.errors import HostError
 from upgrader.steps.rehearsal.differences import findings_of
-from upgrader.steps.rehearsal.rehearsal import Result
+from upgrader.steps.rehearsal.result import Result
 
 __all__ = ["main", "recorded"]
 

@@ -30,7 +30,7 @@ from upgrader.errors import HostError
 from upgrader.onhost.sending.shipped_program import program
 from upgrader.ports import Kind
 from upgrader.steps.rehearsal.differences import Difference, findings_of
-from upgrader.steps.rehearsal.rehearsal import Result
+from upgrader.steps.rehearsal.result import Result
 
 BAD_ADDRESS = "010.20.30.40"
 STORED = "--feature-gates=StrictIPCIDRValidation=false,GenericWorkload=true"

@@ -12,6 +12,7 @@ from upgrader.app.locking import cluster_lock, locked_folder
 from upgrader.app.rehearsal_records import bind_rehearsal, folder_inputs, write_record
 from upgrader.app.upgrade import PlannedUpgrade
 from upgrader.app.wiring import open_session
+from upgrader.config.rehearsal_hosts import rehearsal_host
 from upgrader.errors import HostError, HostUnreachable, RehearsalFailed, UsageError
 from upgrader.model.api_lifecycle import Minor
 from upgrader.model.emulation import emulated_by
@@ -21,7 +22,8 @@ from upgrader.preflight.all_checks import blocking
 from upgrader.preflight.refusal import refusal
 from upgrader.steps.plan import Plan
 from upgrader.steps.rehearsal.differences import findings_of
-from upgrader.steps.rehearsal.rehearsal import Rehearsal, Result
+from upgrader.steps.rehearsal.rehearsal import Rehearsal
+from upgrader.steps.rehearsal.result import Result
 from upgrader.steps.rehearsal.servers import servers_of
 
 __all__ = ["Rehearsed", "rehearse"]
@@ -54,11 +56,12 @@ class Rehearsed:
             raise refusal(what, self.findings, seen=seen)
 
 
-def rehearse(folder: Path, target: KubernetesVersion | None, front_end: FrontEnd) -> Rehearsed:
-    """Rehearse it. Changes nothing in the cluster. `target` None: the file's.
+def rehearse(folder: Path, target: KubernetesVersion | None, front_end: FrontEnd, on: str | None = None) -> Rehearsed:
+    """Rehearse it. Changes nothing in the cluster. `target` None: the file's. `on`: the name of the host of group
+    `rehearsal` that compares; None: the controller that has the data.
 
     Locks the cluster, as a backup and a rehearsal use the same folder on the controllers. Raises Locked,
-    HostUnreachable, RehearsalFailed, and UsageError where there is nothing to rehearse.
+    HostUnreachable, RehearsalFailed, and UsageError where there is nothing to rehearse, or no such host.
     """
     with (
         front_end.busy(),
@@ -67,11 +70,12 @@ def rehearse(folder: Path, target: KubernetesVersion | None, front_end: FrontEnd
         locked_folder(folder),
         cluster_lock(opened, front_end, take_over=False),
     ):
+        host = None if on is None else rehearsal_host(opened.settings, on)
         planned = PlannedUpgrade.of(opened.telling(front_end.doing), None, 1)
         session = planned.session
         plan = _final(planned)
         servers = servers_of(plan)
-        rehearsal = Rehearsal(session.tools.hosts, session.cluster.controllers)
+        rehearsal = Rehearsal(session.tools.hosts, session.cluster.controllers, host)
         # Before it starts: what is changed meanwhile was not rehearsed.
         try:
             digest, bound = folder_inputs(folder), bind_rehearsal(session, planned.observed, planned.plan)

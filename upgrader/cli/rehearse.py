@@ -24,9 +24,14 @@ __all__ = ["rehearse"]
 
 @click.group(cls=GroupOfWholeLines, invoke_without_command=True)
 @TARGET
+@click.option(
+    "--on",
+    metavar="HOST",
+    help="Compare both versions on this host of the inventory's group `rehearsal`, and not on a controller.",
+)
 @OUTPUT
 @click.pass_context
-def rehearse(context: click.Context, target: KubernetesVersion | None, output: Output) -> None:
+def rehearse(context: click.Context, target: KubernetesVersion | None, on: str | None, output: Output) -> None:
     """Try the target's kube-apiserver on a copy of this cluster's data, beside the version that runs.
 
     `rehearse copy` writes what a lab needs to be like this cluster, for an upgrade, a rollback and a power cut there.
@@ -38,14 +43,19 @@ def rehearse(context: click.Context, target: KubernetesVersion | None, output: O
     Changes nothing in the cluster, and holds its lock meanwhile. Only names and reasons leave the controller. The
     controller needs 2.25 GiB of free memory, free disk space, and the target's image.
 
+    With `--on`, that host needs them, systemd and containerd. It gets the restored snapshot, and the files that flags
+    name, such as encryption keys, for as long as the rehearsal takes. They pass through the memory of this machine.
+
     Exit codes: 0 no difference, 2 wrong usage or files, 3 the target refuses something, something could not be
     compared, or a controller failed, 5 the API or Helm failed, 6 another run holds the lock.
     """
     if context.invoked_subcommand is not None:
-        if target is not None:
-            raise UsageError(
-                f"--to has no meaning for `rehearse {context.invoked_subcommand}`", remedy="Leave --to out."
-            )
+        for option, given in (("--to", target), ("--on", on)):
+            if given is not None:
+                raise UsageError(
+                    f"{option} has no meaning for `rehearse {context.invoked_subcommand}`",
+                    remedy=f"Leave {option} out.",
+                )
         return
     folder: Path = context.obj
     shown = front_end()  # before the imports, which take seconds
@@ -54,7 +64,7 @@ def rehearse(context: click.Context, target: KubernetesVersion | None, output: O
     from upgrader.ui.findings import on_screen
     from upgrader.ui.rehearsal import print_rehearsal
 
-    rehearsed = rehearse_upgrade(folder, target, shown)
+    rehearsed = rehearse_upgrade(folder, target, shown, on)
     seen = False
     if output != "table":
         print_plain(_described(rehearsed), output)
@@ -109,6 +119,7 @@ def _described(rehearsed: Rehearsed) -> dict[str, object]:
         "emulated_first": minor(rehearsed.emulated_first),
         "blocked": rehearsed.blocked,
         "controller": result.controller,
+        "rehearsal_host": result.rehearsal_host or None,
         "counts": result.counts,
         "seconds": result.seconds,
         "peak_bytes": result.peak_bytes,

@@ -66,20 +66,21 @@ def load_cluster(settings: Settings, context: str) -> Cluster:
     )
 
 
-def load_hosts(inventory: Path, *, dynamic: bool = False) -> Mapping[str, tuple[Host, ...]]:
-    """The hosts of each of the groups `controllers`, `workers`, `load_balancers` and `surge`. Raises ConfigError.
+def load_hosts(inventory: Path, *, dynamic: bool = False, more: Sequence[str] = ()) -> Mapping[str, tuple[Host, ...]]:
+    """The hosts of each of the groups `controllers`, `workers`, `load_balancers` and `surge`, and of `more` groups
+    whose hosts are logged in to. Raises ConfigError.
 
     An inventory of Kubespray is read with its own names of the first two, `kube_control_plane` and `kube_node`.
     `dynamic`: whether it may run code: be a program or a plugin's configuration, or use lookups.
     """
-    facts = _facts(inventory, dynamic=dynamic, only_names=False)
-    # Only the control plane's own machines are logged in to: OpenSSH is asked for theirs.
-    controllers = frozenset(facts["groups"].get("controllers", ()))
+    facts = _facts(inventory, dynamic=dynamic, only_names=False, more=more)
+    # Of the others, only playbooks log in to the machines: OpenSSH is not asked for theirs.
+    entered = frozenset(name for group in ("controllers", *more) for name in facts["groups"].get(group, ()))
     hosts = {
-        name: host_from_facts(inventory, name, known, controller=name in controllers)
+        name: host_from_facts(inventory, name, known, controller=name in entered)
         for name, known in facts["hosts"].items()
     }
-    return {group: tuple(hosts[name] for name in facts["groups"].get(group, ())) for group in _GROUPS}
+    return {group: tuple(hosts[name] for name in facts["groups"].get(group, ())) for group in (*_GROUPS, *more)}
 
 
 def load_names(inventory: Path) -> Mapping[str, tuple[str, ...]]:
@@ -88,15 +89,15 @@ def load_names(inventory: Path) -> Mapping[str, tuple[str, ...]]:
     return {group: tuple(facts["groups"].get(group, ())) for group in _GROUPS}
 
 
-def _facts(inventory: Path, *, dynamic: bool, only_names: bool) -> Mapping[str, Any]:
+def _facts(inventory: Path, *, dynamic: bool, only_names: bool, more: Sequence[str] = ()) -> Mapping[str, Any]:
     check_exists(inventory)
     if inventory.suffix in (".yml", ".yaml") and not os.access(inventory, os.X_OK):
         _check_yaml(inventory)
     if not dynamic:
         check_static(inventory)
     own, kubesprays = CONTROLLER_GROUPS
-    instead = {own: kubesprays, "workers": _KUBESPRAYS_NODES}
-    found = _read(inventory, ansible_facts.Options(str(inventory.absolute()), _GROUPS, instead, dynamic, only_names))
+    instead, groups = {own: kubesprays, "workers": _KUBESPRAYS_NODES}, (*_GROUPS, *more)
+    found = _read(inventory, ansible_facts.Options(str(inventory.absolute()), groups, instead, dynamic, only_names))
     facts = {**found, "groups": _own_groups(found["groups"])}
     KNOWN.learn(secret for known in facts["hosts"].values() for secret in known.get("secrets", ()))
     KNOWN.learn(str(known["become_password"]) for known in facts["hosts"].values() if known.get("become_password"))

@@ -20,7 +20,8 @@ def print_rehearsal(rehearsed: Rehearsed, stream: TextIO | None = None) -> None:
     """Print it, with what was not shown by any request."""
     out, result, counts = console(stream), rehearsed.result, rehearsed.result.counts
     current = _version(rehearsed.current, rehearsed.current_emulates)
-    versions = f"{current} → {_version(rehearsed.target, rehearsed.target_emulates)}, on {result.controller}"
+    where = f"{result.rehearsal_host}, with data of {result.controller}" if result.rehearsal_host else result.controller
+    versions = f"{current} → {_version(rehearsed.target, rehearsed.target_emulates)}, on {where}"
     out.print("\n", Text.assemble((" Rehearsal ", "bold"), versions), "\n", sep="")
     if rehearsed.emulated_first is not None:
         out.print(

@@ -14,10 +14,12 @@ from testkit.fakes.clock import FakeClock
 from upgrader.app import rehearsal
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.rehearsal import Rehearsed, rehearse
-from upgrader.errors import Blocked, HostError, HostUnreachable, RehearsalFailed
+from upgrader.errors import Blocked, HostError, HostUnreachable, RehearsalFailed, UsageError
+from upgrader.model.cluster import Host
 from upgrader.model.version import KubernetesVersion
 from upgrader.steps.rehearsal.differences import Difference
-from upgrader.steps.rehearsal.rehearsal import Rehearsal, Result
+from upgrader.steps.rehearsal.rehearsal import Rehearsal
+from upgrader.steps.rehearsal.result import Result
 from upgrader.steps.rehearsal.servers import Server
 
 PLAN = SimpleNamespace(current=KubernetesVersion(1, 36, 3), target=KubernetesVersion(1, 37, 1), emulated=None)
@@ -32,8 +34,11 @@ def rehearsed(
     *differences: Difference,
     planned_as: Any = PLAN,
     failure: HostError | None = None,
+    on: str | None = None,
 ) -> Rehearsed:
-    """Of a plan, with these differences, or with a controller's failure. PLAN is what runs in the end."""
+    """Of a plan, with these differences, or with a controller's failure. PLAN is what runs in the end. `on`: a host of
+    group `rehearsal`.
+    """
     locked: list[bool] = []
 
     @contextmanager
@@ -42,8 +47,8 @@ def rehearsed(
         yield
         locked.clear()
 
-    def run(_: Rehearsal, servers: Mapping[str, Server], note: Callable[[str], None]) -> Result:
-        assert servers == SERVERS and locked
+    def run(asked: Rehearsal, servers: Mapping[str, Server], note: Callable[[str], None]) -> Result:
+        assert servers == SERVERS and locked and asked.on == (Host(on, "10.0.0.9") if on else None)
         if failure is not None:
             raise failure
         return Result("controller-1", differences, {}, 1.0, 1)
@@ -54,7 +59,7 @@ def rehearsed(
     written: list[str] = []
     tools = SimpleNamespace(hosts=None, clock=FakeClock())
     session: Any = SimpleNamespace(tools=tools, cluster=SimpleNamespace(controllers=()))
-    session.telling = lambda _: session
+    session.telling, session.settings = lambda _: session, "settings"
     session.intended = lambda emulated: ["as intended", emulated]
     final = {(str(["as intended", None]), "observed", None): PLAN}
     session.builder = SimpleNamespace(plan=lambda intended, *more: final[str(intended), *more])
@@ -65,7 +70,10 @@ def rehearsed(
     monkeypatch.setattr(rehearsal, "PlannedUpgrade", SimpleNamespace(of=lambda _, __, most: {1: planned}[most]))
     monkeypatch.setattr(rehearsal, "servers_of", lambda plan: SERVERS if plan is PLAN else None)
     monkeypatch.setattr(Rehearsal, "run", run)
-    found = rehearse(folder, PLAN.target, FrontEnd())
+    monkeypatch.setattr(
+        rehearsal, "rehearsal_host", lambda settings, name: {"settings": Host(name, "10.0.0.9")}[settings]
+    )
+    found = rehearse(folder, PLAN.target, FrontEnd(), on)
     assert not locked and written == ["bound"]
     return found
 
@@ -77,6 +85,24 @@ def test_what_does_the_same_blocks_nothing(tmp_path: Path, monkeypatch: pytest.M
         found = rehearsed(tmp_path, monkeypatch, *differences)
         assert not found.blocked
         found.refuse_if_blocked()
+
+
+def test_a_host_of_the_group_compares(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the command names it; and a record is written as of a rehearsal on a controller."""
+    rehearsed(tmp_path, monkeypatch, on="build-1")
+
+
+def test_a_host_that_can_not_be_used_is_refused_before_a_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The inventory decides; nothing is asked of the cluster."""
+    monkeypatch.setattr(rehearsal, "open_session", lambda *_: nullcontext(SimpleNamespace(settings="settings")))
+    monkeypatch.setattr(rehearsal, "cluster_lock", lambda *_, **__: nullcontext())
+
+    def refuse(*_: object) -> None:
+        raise UsageError("--on other: no host other is in the group 'rehearsal'")
+
+    monkeypatch.setattr(rehearsal, "rehearsal_host", refuse)
+    with pytest.raises(UsageError, match="no host other"):
+        rehearse(tmp_path, PLAN.target, FrontEnd(), "other")
 
 
 def test_what_the_target_refuses_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from upgrader.errors import Blocked, UsageError
 from upgrader.model.cluster_copy.copy import ClusterCopy
 from upgrader.model.finding import Finding
 from upgrader.model.version import KubernetesVersion
-from upgrader.steps.rehearsal.rehearsal import Result
+from upgrader.steps.rehearsal.result import Result
 
 COUNTS = {"objects": 1200, "read": 1300, "updated": 1100, "created": 1000, "unproven": 4}
 GONE = Finding("rehearsal.gone", "error", "webs are stored", "2 of webs: a/b", "delete them")
@@ -53,6 +53,24 @@ def test_a_target_that_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found["findings"][0]["id"] == "rehearsal.gone" and found["controller"] == "controller-1"
 
 
+def test_where_it_was_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a host of group `rehearsal`: its name, and the controller's of which the data is."""
+    result = Result("controller-1", (), COUNTS, 41.4, 900 << 20, "build-1")
+    rehearsed = Rehearsed(KubernetesVersion(1, 36, 3), KubernetesVersion(1, 37, 1), result, ())
+    asked = list[object]()
+
+    def rehearse(*given: object) -> Rehearsed:
+        asked.append(given[-1])
+        return rehearsed
+
+    monkeypatch.setattr("upgrader.app.rehearsal.rehearse", rehearse)
+    shown = CliRunner().invoke(cli, ["rehearse", "--on", "build-1"]).stdout
+    assert "v1.36.3 → v1.37.1, on build-1, with data of controller-1" in shown
+    found = json.loads(CliRunner().invoke(cli, ["rehearse", "--on", "build-1", "-o", "json"]).stdout)
+    assert (found["controller"], found["rehearsal_host"]) == ("controller-1", "build-1") and asked == ["build-1"] * 2
+    assert json.loads(invoke(monkeypatch, (), "-o", "json")[0])["rehearsal_host"] is None
+
+
 def test_which_emulation_was_rehearsed(monkeypatch: pytest.MonkeyPatch) -> None:
     """What each version emulated, and what a run begins with, which was not tried."""
     shown, _ = invoke(monkeypatch, (), emulated_first=(1, 36))
@@ -89,5 +107,6 @@ def test_a_copy_is_written_and_what_it_lacks_is_named(monkeypatch: pytest.Monkey
         assert "v1.36.3, 0 controllers, 0 workers" in done.stdout and "2 Namespace" in done.stdout
         assert "kube-apiserver --event-ttl" in done.stdout and "not copied  Deployment a/b: its reason" in done.stdout
     assert asked == [(tmp_path, Path("copy.yaml"))] * 3
-    error = CliRunner().invoke(cli, ["rehearse", "--to", "v1.37.1", *words[1:]]).exception
-    assert isinstance(error, UsageError) and "--to has no meaning" in error.message
+    for option, value in (("--to", "v1.37.1"), ("--on", "build-1")):
+        error = CliRunner().invoke(cli, ["rehearse", option, value, *words[1:]]).exception
+        assert isinstance(error, UsageError) and f"{option} has no meaning" in error.message

@@ -15,10 +15,10 @@ from collections.abc import Callable
 from typing import Any
 
 from upgrader.onhost.common.questions import Failed
+from upgrader.onhost.rehearsal.containerd import ctr, said
 from upgrader.onhost.rehearsal.words import stripped
 
 _FOLDERS = ("usr/local/bin", "usr/bin", "bin", "")
-_CTR_SECONDS = 120.0
 _POLL_SECONDS = 0.25
 _LOG_BYTES = 65536
 _FATAL = re.compile(r"^(?:Error:|F\d{4} |panic:|E\d{4} .*(?:command failed|err=))")
@@ -45,11 +45,10 @@ class Processes:
         if not os.path.isdir(place):
             os.makedirs(place, mode=0o700)
             self._mounted.append(place)
-            _ctr("unmount", "--rm", place)  # containerd may still know it from a rehearsal that was killed
-            done = _ctr("mount", image, place)
+            ctr("unmount", "--rm", place)  # containerd may still know it from a rehearsal that was killed
+            done = ctr("mount", image, place)
             if done.returncode:
-                said = done.stderr.decode("utf-8", "replace").strip()
-                raise Failed(f"image {image} can't be mounted: {said}")
+                raise Failed(f"image {image} can't be mounted: {said(done)}")
         for folder in _FOLDERS:
             path = os.path.join(place, folder, name)
             if os.path.isfile(path):
@@ -92,7 +91,7 @@ class Processes:
         for process in self._started.values():
             process.wait()
         for place in self._mounted:
-            _ctr("unmount", "--rm", place)
+            ctr("unmount", "--rm", place)
 
     def _last_words(self, name: str) -> str:
         with open(self._log(name), "rb") as file:
@@ -139,17 +138,6 @@ class Etcd:
             raise Failed("the scratch etcd refuses {}: {}".format(path, said.decode("utf-8", "replace")))
         answer: dict[str, Any] = json.loads(said)
         return answer
-
-
-def _ctr(*words: str) -> subprocess.CompletedProcess[bytes]:
-    """Raises Failed if it can't be run, or doesn't end."""
-    command = ["ctr", "-n", "k8s.io", "images", *words]
-    try:
-        return subprocess.run(command, capture_output=True, timeout=_CTR_SECONDS, check=False)
-    except FileNotFoundError:
-        raise Failed("ctr, containerd's program, was not found on this host") from None
-    except subprocess.TimeoutExpired:
-        raise Failed("{} did not end within {:.0f} s".format(" ".join(command), _CTR_SECONDS)) from None
 
 
 def copy_data(source: str, target: str) -> None:

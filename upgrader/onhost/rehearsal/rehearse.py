@@ -25,8 +25,9 @@ from upgrader.onhost.rehearsal.api import Api
 from upgrader.onhost.rehearsal.compare import Comparison
 from upgrader.onhost.rehearsal.isolation import require_isolation
 from upgrader.onhost.rehearsal.processes import Etcd, Processes, copy_data
+from upgrader.onhost.rehearsal.receive import receive
+from upgrader.onhost.rehearsal.room import require_disk, require_memory
 
-_MARGIN_BYTES = 256 << 20
 _START_SECONDS = 180.0
 _SYNC_SECONDS = 20.0
 """For the rest, once a server lacks only its informers: those that meet an object that can't be read never have all."""
@@ -45,7 +46,8 @@ _PORTS = {"current": (12379, 16443), "target": (22379, 26443)}
 def main(given: str) -> None:
     """`given` is JSON: `work`, the private folder; `data`, the folder in it with etcd's data, which is used up; `etcd`,
     its image; `servers`: `current` and `target`, each with its `image`, its `flags`, the paths of its `encryption`
-    configuration, and the `prefix` of its keys in etcd; `memory` (bytes) and `seconds` that all may take.
+    configuration, and the `prefix` of its keys in etcd; `memory` (bytes) and `seconds` that all may take; `incoming`:
+    null, or what comes as a tar archive on standard input, how many `files` with how many `bytes`.
 
     Prints `findings` and `counts`, or why it `failed`.
     """
@@ -64,9 +66,14 @@ def main(given: str) -> None:
 
 
 def _rehearse(asked: dict[str, Any]) -> dict[str, Any]:
-    begun, work = time.monotonic(), asked["work"]
+    work = asked["work"]
     require_isolation()
     make_private(work)
+    if asked["incoming"]:
+        require_memory(asked["memory"])
+        require_disk(work, 3 * asked["incoming"]["bytes"])
+        receive(sys.stdin.buffer, work, asked["data"], **asked["incoming"])
+    begun = time.monotonic()
     for name, server in asked["servers"].items():
         if any(_has_kms(path) for path in server["encryption"]):
             return {"findings": [{"what": "kms", "resource": name, "reason": "", "count": 1, "names": []}]}
@@ -188,19 +195,7 @@ def _has_kms(path: str) -> bool:
 
 
 def _check_room(asked: dict[str, Any]) -> None:
-    with open("/proc/meminfo", encoding="ascii") as file:
-        found = re.search(r"MemAvailable:\s+(\d+) kB", file.read())
-    available = int(found.group(1)) * 1024 if found else 0
-    if available < asked["memory"] + _MARGIN_BYTES:
-        raise Failed(
-            f"{available >> 20:,} MiB of memory are available, {(asked['memory'] + _MARGIN_BYTES) >> 20:,} MiB are "
-            "needed. Nothing was started"
-        )
+    require_memory(asked["memory"])
     data = os.path.join(asked["work"], asked["data"])
     size = sum(os.path.getsize(os.path.join(folder, name)) for folder, _, names in os.walk(data) for name in names)
-    free = shutil.disk_usage(asked["work"]).free
-    if free < 2 * size + _MARGIN_BYTES:
-        raise Failed(
-            f"{asked['work']} has {free >> 20:,} MiB of free space, {(2 * size + _MARGIN_BYTES) >> 20:,} MiB are "
-            "needed. Nothing was started"
-        )
+    require_disk(asked["work"], 2 * size)

@@ -115,7 +115,7 @@ def _unlisted(found: Difference) -> Finding:
 
 def _unfinished(found: Difference) -> Finding:
     title = f"not all {found.resource} were compared, as the time ran out"
-    remedy = "Rehearse when the controller has more processor time."
+    remedy = "Rehearse when that machine has more processor time."
     return Finding("rehearsal.unfinished", "unknown", title, "", remedy)
 
 

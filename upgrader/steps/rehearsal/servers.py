@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from upgrader.errors import UsageError
 from upgrader.model.host_path import on_node
@@ -18,10 +18,12 @@ from upgrader.steps.release.planned_commands import PlannedCommand, commands_of
 __all__ = ["CHANGED_FLAGS", "Server", "servers_of"]
 
 _API_SERVER = "kube-apiserver"
+_ADMISSION = "admission-control-config-file"
 _ENCRYPTION = "encryption-provider-config"
+_ETCD_PREFIX = "etcd-prefix"
 _KEPT = frozenset(
     {
-        "admission-control-config-file",
+        _ADMISSION,
         "allow-privileged",
         "api-audiences",
         "default-not-ready-toleration-seconds",
@@ -31,7 +33,7 @@ _KEPT = frozenset(
         "emulation-forward-compatible",
         "enable-admission-plugins",
         _ENCRYPTION,
-        "etcd-prefix",
+        _ETCD_PREFIX,
         "feature-gates",
         "min-compatibility-version",
         "runtime-config",
@@ -67,6 +69,27 @@ class Server:
     encryption: tuple[str, ...]
     prefix: str
     """Of its keys in etcd."""
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The paths that its flags name."""
+        return tuple(path for path in map(_path, self.flags) if path)
+
+    @property
+    def admission(self) -> tuple[str, ...]:
+        """Those of them that configure admission."""
+        return tuple(_path(flag) for flag in self.flags if flag.startswith(f"--{_ADMISSION}="))
+
+    def below(self, folder: str) -> Server:
+        """The same one, with its files below a folder."""
+        flags = (flag.partition("=")[0] + "=" + folder + _path(flag) if _path(flag) else flag for flag in self.flags)
+        return replace(self, flags=tuple(flags), encryption=tuple(folder + path for path in self.encryption))
+
+
+def _path(flag: str) -> str:
+    """The path that a flag names, with the controller's paths; "" if it names none."""
+    name, _, value = flag.partition("=")
+    return value if value.startswith("/") and name != f"--{_ETCD_PREFIX}" else ""
 
 
 def servers_of(plan: Plan) -> dict[str, Server]:
@@ -105,12 +128,12 @@ def _server(command: PlannedCommand) -> Server:
         full_name(str(command.found.get("image"))),
         (*(f"--{name}={value}" for name, value in on_disk), *CHANGED_FLAGS, f"--advertise-address={_NOWHERE[family]}"),
         tuple(value for name, value in on_disk if name == _ENCRYPTION),
-        (command.value("etcd-prefix") or "/registry").rstrip("/"),
+        (command.value(_ETCD_PREFIX) or "/registry").rstrip("/"),
     )
 
 
 def _on_disk(command: PlannedCommand, name: str, value: str) -> str:
-    if not value.startswith("/") or name == "etcd-prefix":
+    if not value.startswith("/") or name == _ETCD_PREFIX:
         return value
     try:
         found = on_node(command.pod, command.found, value)

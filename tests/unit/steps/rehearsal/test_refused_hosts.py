@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from upgrader.onhost.rehearsal import processes, rehearse
+from upgrader.onhost.rehearsal.room import MARGIN_BYTES
 
 IMAGE = "registry.k8s.io/kube-apiserver:v1.37.1"
 
@@ -30,13 +31,14 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     monkeypatch.setattr(rehearse, "end_when_abandoned", lambda _: None)
     monkeypatch.setattr(rehearse, "require_isolation", lambda: None)
     monkeypatch.setattr(rehearse, "make_private", lambda _: None)
-    monkeypatch.setattr(processes, "_ctr", ctr)
+    monkeypatch.setattr(processes, "ctr", ctr)
     monkeypatch.setattr(processes.Processes, "start", start)
     (tmp_path / "data").mkdir()
     server = {"image": IMAGE, "flags": [], "encryption": [], "prefix": "/registry"}
     servers = {"current": server, "target": dict(server)}
-    memory = -rehearse._MARGIN_BYTES
-    return {"work": str(tmp_path), "data": "data", "etcd": IMAGE, "servers": servers, "memory": memory, "seconds": 1}
+    memory = -MARGIN_BYTES
+    asked = {"work": str(tmp_path), "data": "data", "etcd": IMAGE, "servers": servers, "memory": memory, "seconds": 1}
+    return {**asked, "incoming": None}
 
 
 def _no_memory(asked: dict[str, Any], _: pytest.MonkeyPatch) -> None:

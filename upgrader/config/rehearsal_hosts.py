@@ -1,0 +1,34 @@
+"""The machines on which rehearsals may run instead of on a controller: those of the inventory's group `rehearsal`."""
+
+from __future__ import annotations
+
+from upgrader.config.inventory import load_hosts
+from upgrader.config.yaml_document import shown
+from upgrader.errors import UsageError
+from upgrader.model.cluster import Host
+from upgrader.model.settings import Settings
+
+__all__ = ["GROUP", "rehearsal_host"]
+
+GROUP = "rehearsal"
+
+
+def rehearsal_host(settings: Settings, name: str) -> Host:
+    """The host of this name. Raises UsageError if the group doesn't have it, or if it is a controller; ConfigError."""
+    groups = load_hosts(settings.inventory, dynamic=settings.dynamic_inventory, more=(GROUP,))
+    found = {host.name: host for host in groups[GROUP]}
+    if name not in found:
+        there = f"It has: {', '.join(found)}." if found else "The group is missing or empty."
+        raise UsageError(
+            f"--on {name}: no host {name} is in the group '{GROUP}' of {shown(settings.inventory)}",
+            remedy=f"{there} Add the machine, which gets a copy of the cluster's data for the rehearsal: "
+            f"{GROUP}: {{hosts: {{{name}: {{ansible_host: ADDRESS}}}}}}",
+        )
+    host = found[name]
+    for controller in groups["controllers"]:
+        if controller.name == name or (controller.address, controller.port) == (host.address, host.port):
+            raise UsageError(
+                f"--on {name}: this is the controller {controller.name}, and --on is for a machine that is none",
+                remedy=f"Leave --on out, to rehearse on a controller; or remove {name} from the group '{GROUP}'.",
+            )
+    return host

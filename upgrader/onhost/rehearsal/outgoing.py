@@ -1,0 +1,47 @@
+"""What a rehearsal on another host needs of this one: etcd's restored data, and the files that flags name."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+import sys
+from typing import Any
+
+from upgrader.onhost.common.questions import Failed
+
+_NAMES_A_FILE = re.compile(r"\b(?:path|kubeConfigFile)[\"']?\s*:\s*[\"']?[^\s\"',}#]")
+"""In an admission configuration: a plugin's configuration, or a webhook's credentials."""
+
+
+def main(given: str) -> None:
+    """`given` is JSON: `data`, a folder; `files` that flags name; `admission`, those of them that configure admission.
+
+    Prints which of the `files` there are (the others are missing on both hosts), how many there are with those of the
+    data (`count`), and their `bytes`; or why it `failed`.
+    """
+    try:
+        answer = _measured(**json.loads(given))
+    except Failed as error:
+        answer = {"failed": str(error)}
+    except OSError as error:
+        answer = {"failed": f"{error.filename or 'a file'}: {error.strerror or error}"}
+    sys.stdout.write(json.dumps(answer) + "\n")
+
+
+def _measured(data: str, files: list[str], admission: list[str]) -> dict[str, Any]:
+    there = [path for path in files if os.path.isfile(path)]
+    for path in there:
+        if path in admission and _names_files(path):
+            raise Failed(f"{path} names other files, which only a rehearsal on this host can read. Nothing was sent")
+    paths = [os.path.join(folder, name) for folder, _, names in os.walk(data) for name in names]
+    sizes = [os.stat(path) for path in (*paths, *there)]
+    if not all(stat.S_ISREG(each.st_mode) for each in sizes):
+        raise Failed(f"{data} has something that is no file. Nothing was sent")
+    return {"files": there, "count": len(sizes), "bytes": sum(each.st_size for each in sizes)}
+
+
+def _names_files(path: str) -> bool:
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return bool(_NAMES_A_FILE.search(file.read()))

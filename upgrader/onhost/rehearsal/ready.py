@@ -1,0 +1,84 @@
+"""Makes a host ready for a rehearsal: removes what an interrupted one left, and checks what this one needs."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from upgrader.onhost.common.questions import Failed
+from upgrader.onhost.common.units import runs
+from upgrader.onhost.rehearsal.containerd import ctr, said
+from upgrader.onhost.rehearsal.room import require_disk, require_memory
+
+_PULL_SECONDS = 600.0
+_SYSTEMD = "/run/systemd/system"
+_MIRRORS = "/etc/containerd/certs.d"
+"""Where containerd's own pulls find the registries' mirrors, as its documentation has it."""
+
+
+def main(given: str) -> None:
+    """`given` is JSON: `place`, the folder of all rehearsals' folders; `units`, what the names of their units begin
+    with; the `images`, and the `memory` and the disk space (`bytes`) that are needed.
+
+    Pulls images that are missing. Prints why that `failed`: all that is missing at once, or {}.
+    """
+    asked = json.loads(given)
+    answer = {}
+    try:
+        _remove_left(asked["place"], asked["units"])
+        missing = list(_missing(asked)) or list(_without_image(asked["images"]))
+        if missing:
+            answer["failed"] = "; ".join(missing)
+    except Failed as error:
+        answer["failed"] = str(error)
+    except OSError as error:
+        answer["failed"] = f"{error.filename or asked['place']}: {error.strerror or error}"
+    sys.stdout.write(json.dumps(answer) + "\n")
+
+
+def _remove_left(place: str, units: str) -> None:
+    """Folders without their unit, such as after a power cut. Another cluster's rehearsal may be running here."""
+    for use in os.listdir(place) if os.path.isdir(place) else ():
+        if not runs(f"{units}{use}."):
+            shutil.rmtree(os.path.join(place, use))
+
+
+def _missing(asked: dict[str, Any]) -> Iterator[str]:
+    if not os.path.isdir(_SYSTEMD) or shutil.which("systemd-run") is None:
+        yield "systemd does not run this host, or has no systemd-run"
+    for require in (
+        partial(require_memory, asked["memory"]),
+        partial(require_disk, asked["place"], asked["bytes"]),
+        _images,
+    ):
+        try:
+            require()
+        except Failed as error:
+            yield str(error)
+
+
+def _images() -> list[str]:
+    done = ctr("list", "--quiet")
+    if done.returncode:
+        raise Failed(f"containerd does not answer: {said(done)}")
+    return done.stdout.decode().split()
+
+
+def _without_image(images: list[str]) -> Iterator[str]:
+    there = _images()
+    for image in images:
+        if image in there:
+            continue
+        hosts = ("--hosts-dir", _MIRRORS) if os.path.isdir(_MIRRORS) else ()
+        try:
+            done = ctr("pull", *hosts, image, seconds=_PULL_SECONDS)
+        except Failed as error:
+            yield str(error)
+            continue
+        if done.returncode:
+            yield f"image {image} is not there, and can't be pulled: {said(done)}"

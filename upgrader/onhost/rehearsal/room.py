@@ -1,0 +1,34 @@
+"""Whether this host has the memory and the disk space that a rehearsal needs."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+
+from upgrader.onhost.common.questions import Failed
+
+__all__ = ["MARGIN_BYTES", "require_disk", "require_memory"]
+
+MARGIN_BYTES = 256 << 20
+
+
+def require_memory(wanted: int) -> None:
+    """Raise Failed unless so many bytes are available, and some more."""
+    with open("/proc/meminfo", encoding="ascii") as file:
+        found = re.search(r"MemAvailable:\s+(\d+) kB", file.read())
+    available = int(found.group(1)) * 1024 if found else 0
+    if available < wanted + MARGIN_BYTES:
+        raise Failed(
+            f"{available >> 20:,} MiB of memory are available, {(wanted + MARGIN_BYTES) >> 20:,} MiB are needed"
+        )
+
+
+def require_disk(folder: str, wanted: int) -> None:
+    """Raise Failed unless the disk of this folder, which may be missing yet, has so many bytes free, and some more."""
+    there = folder
+    while not os.path.isdir(there):
+        there = os.path.dirname(there)
+    free = shutil.disk_usage(there).free
+    if free < wanted + MARGIN_BYTES:
+        raise Failed(f"{folder} has {free >> 20:,} MiB of free space, {(wanted + MARGIN_BYTES) >> 20:,} MiB are needed")

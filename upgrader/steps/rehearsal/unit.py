@@ -1,0 +1,63 @@
+"""The systemd unit in which a rehearsal's program runs: it reaches nothing, has limits, and leaves nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+
+from upgrader.steps.backup.etcd_pod import SCRATCH, UNIT_PREFIX
+from upgrader.steps.rehearsal.servers import Server
+
+__all__ = ["MEMORY_BYTES", "UNIT_SECONDS", "asked_of", "unit_command", "unit_name"]
+
+MEMORY_BYTES = 2 << 30
+_REHEARSED_SECONDS = 1800
+"""For all comparisons; what isn't done by then is reported as not compared."""
+UNIT_SECONDS = _REHEARSED_SECONDS + 600
+"""When its service manager ends it, whatever happens."""
+
+
+def unit_name(use: str) -> str:
+    """Of the unit of a use."""
+    return f"{UNIT_PREFIX}{use}.service"
+
+
+def unit_command(use: str, work: str, seconds: int = UNIT_SECONDS) -> tuple[str, ...]:
+    """The command before the program: it runs in a unit that ends with it, whatever becomes of this connection. It
+    may write in the folder `work` alone, which must exist, and is empty afterwards.
+    """
+    properties = {
+        "PrivateNetwork": "yes",
+        "PrivateMounts": "yes",
+        "PrivateTmp": "yes",
+        "ProtectSystem": "strict",
+        "ReadWritePaths": work,
+        "NoNewPrivileges": "yes",
+        "MemoryMax": str(MEMORY_BYTES),
+        "MemorySwapMax": "0",
+        "OOMScoreAdjust": "1000",
+        "CPUWeight": "10",
+        "IOWeight": "10",
+        "Nice": "19",
+        "RuntimeMaxSec": str(seconds),
+        "KillSignal": "SIGKILL",  # a kube-apiserver without its etcd doesn't end by SIGTERM; its data is thrown away
+        "ExecStopPost": f"/usr/bin/find {work} -mindepth 1 -delete",
+    }
+    words = ("systemd-run", "--quiet", "--collect", "--pipe", "--wait", f"--unit={unit_name(use)}")
+    return (*words, "--service-type=exec", *(f"--property={name}={value}" for name, value in properties.items()))
+
+
+def asked_of(work: str, etcd: str, servers: Mapping[str, Server], incoming: Mapping[str, int] | None = None) -> str:
+    """What its program is asked, as `upgrader.onhost.rehearsal.rehearse` reads it. `etcd`: its image."""
+    return json.dumps(
+        {
+            "work": work,
+            "data": SCRATCH,
+            "incoming": incoming,
+            "etcd": etcd,
+            "servers": {name: asdict(server) for name, server in servers.items()},
+            "memory": MEMORY_BYTES,
+            "seconds": _REHEARSED_SECONDS,
+        }
+    )
