@@ -143,7 +143,11 @@ PARTS: Mapping[str, Part] = {
         ("pytest -m soak tests/contract/guard",),
     ),
     "kinds": Part("Kinds of clusters, each the whole way", ("kinds",)),
-    "copies": Part("A cluster's copy, and a lab like it, the whole way", ("lab_like_a_cluster",)),
+    "copies": Part(
+        "A cluster's copy, and a lab like it, the whole way; rehearsals on another machine, and killed ones",
+        ("lab_like_a_cluster", "rehearsal_elsewhere"),
+        ("bench.rehearsal_kills",),
+    ),
     "pages": Part(
         "What the documentation shows, typed; releases, registries and mirrors; reports in a browser",
         (

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from testkit import unit_stand_in
 from testkit.api_servers import api_servers
 from testkit.fakes.hosts import FakeHosts
+from testkit.local_hosts import LocalHosts
 from testkit.waiting import stretched
 from upgrader.adapters.kube import KubeAdapter
 from upgrader.lab.binaries import Binaries, kubernetes
@@ -22,6 +24,7 @@ from upgrader.ports import CommandResult
 from upgrader.steps.backup.etcd_member import EtcdMember
 from upgrader.steps.backup.etcd_pod import SCRATCH
 from upgrader.steps.rehearsal.rehearsal import Rehearsal
+from upgrader.steps.rehearsal.rehearsal_host import RehearsalHost
 from upgrader.steps.rehearsal.result import Result
 from upgrader.steps.rehearsal.servers import CHANGED_FLAGS, Server
 
@@ -29,10 +32,17 @@ __all__ = ["RehearsedData", "program_images", "storing"]
 
 _ISOLATED = ("unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc")
 _CTR = """#!/bin/sh
-# As `ctr -n k8s.io images mount IMAGE PLACE`, of images that are folders.
+# As `ctr -n k8s.io images list`, and `… mount IMAGE PLACE`, of images that are folders.
+[ "$4" = list ] && exec ls {images}
+[ "$4" = pull ] && echo "no registry" >&2 && exit 1
 [ "$4" = mount ] || exit 0
 mkdir -p "$6/usr/local/bin" && ln -s {images}/"$5"/* "$6/usr/local/bin/"
 """
+_SEEMS_BOOTED = 'mount -t tmpfs none /run && mkdir -p /run/systemd/system && exec "$@"'
+_BOOTED = ("unshare", "--mount", "sh", "-c", _SEEMS_BOOTED, "sh")
+"""For a program that asks whether systemd runs this machine."""
+_CONTROLLER = Host("controller-1", "127.0.0.1", python=sys.executable)
+_REHEARSAL_HOST = Host("build-1", "127.0.0.1", python=sys.executable)
 _ENCRYPTION = """apiVersion: apiserver.config.k8s.io/v1
 kind: EncryptionConfiguration
 resources: [{{resources: [secrets], providers: [{provider}]}}]
@@ -84,10 +94,51 @@ class RehearsedData:
             shutil.rmtree(work)
         return result
 
+    def rehearse_elsewhere(self, current: Server, target: Server, data: Path | None = None) -> Result:
+        """What is found by a host of group `rehearsal`, which is this machine, too; `data`: another etcd's."""
+        self.prepare_elsewhere(current, target)
+        member, servers = self._member, {"current": current, "target": target}
+        work = Path(member.work)
+        work.mkdir(mode=0o700, parents=True)
+        try:
+            shutil.copytree(data or self.folder / "etcd", work / SCRATCH)
+            return self._machine.compare(member, servers, lambda: shutil.rmtree(work))
+        finally:
+            shutil.rmtree(work.parent)
+
+    def prepare_elsewhere(self, current: Server, target: Server) -> None:
+        """What a command does there first."""
+        self._machine.prepare([self._member], {"current": current, "target": target}, 1 << 20)
+
+    @property
+    def _member(self) -> EtcdMember:
+        return EtcdMember(_CONTROLLER, "etcd", "", "", "", str(self.folder), "", use="u1")
+
+    @property
+    def _machine(self) -> RehearsalHost:
+        self.units.mkdir(exist_ok=True)
+        return RehearsalHost(LocalHosts(self._environment, _BOOTED), _REHEARSAL_HOST, str(self.elsewhere))
+
+    @property
+    def elsewhere(self) -> Path:
+        """The folder of all rehearsals' folders on the rehearsal host."""
+        return self.folder / "elsewhere"
+
+    @property
+    def units(self) -> Path:
+        """Has a file for each unit that runs, as `testkit.unit_stand_in` says."""
+        return self.folder / "units"
+
+    @property
+    def _environment(self) -> dict[str, str]:
+        return {"PATH": f"{self.folder / 'bin'}:/usr/sbin:/usr/bin:/sbin:/bin", "UNITS": str(self.units)}
+
     def _run(self, inside: Sequence[str], _: Host, command: Sequence[str], stdin: bytes) -> CommandResult:
         words = [*inside, sys.executable, *command[command.index("-I") :]]
-        path = {"PATH": f"{self.folder / 'bin'}:/usr/sbin:/usr/bin:/sbin:/bin"}
-        done = subprocess.run(words, input=stdin, capture_output=True, timeout=stretched(600), check=False, env=path)
+        seconds = stretched(600)
+        done = subprocess.run(
+            words, input=stdin, capture_output=True, timeout=seconds, check=False, env=self._environment
+        )
         return CommandResult(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
@@ -101,9 +152,13 @@ def program_images(folder: Path, *versions: str) -> Path:
         place.parent.mkdir(parents=True)
         place.symlink_to(path)
     (folder / "bin").mkdir()
-    ctr = folder / "bin" / "ctr"
-    ctr.write_text(_CTR.format(images=folder / "images"))
-    ctr.chmod(0o755)
+    for name, text in {
+        "ctr": _CTR.format(images=folder / "images"),
+        "systemd-run": f'#!/bin/sh\nexec {sys.executable} -I {unit_stand_in.__file__} "$@"\n',
+    }.items():
+        program = folder / "bin" / name
+        program.write_text(text)
+        program.chmod(0o755)
     return folder
 
 

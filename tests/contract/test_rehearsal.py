@@ -77,6 +77,24 @@ def test_an_ordinary_cluster_has_no_warning(ordinary: RehearsedData) -> None:
     assert counts["created"] > 100 and counts["updated"] > 100 and counts["unproven"] < 10, result
 
 
+def test_a_host_of_the_inventorys_group_finds_the_same_and_keeps_nothing(ordinary: RehearsedData) -> None:
+    """It is sent the data, and the keys that flags name, and compares where nothing can be reached."""
+    site = ordinary
+    result = site.rehearse_elsewhere(site.server(OLD), site.server(TARGET))
+    assert found_in(result).keys() == {ADDED}, result
+    assert (result.controller, result.rehearsal_host) == ("controller-1", "build-1")
+    assert result.counts["created"] > 100 and result.counts["unproven"] < 10, result
+    assert not site.elsewhere.exists() and not any(site.units.iterdir())
+
+
+def test_a_host_that_lacks_an_image_is_told_before_anything_is_sent(ordinary: RehearsedData) -> None:
+    """It can't be pulled here. A host without systemd is the other case: the tests' machine."""
+    site = ordinary
+    with pytest.raises(HostError, match=r"build-1: image v1\.0\.0 is not there"):
+        site.rehearse_elsewhere(site.server(OLD), site.server("v1.0.0"))
+    assert not site.elsewhere.exists() and not (site.folder / "upgrader").exists()
+
+
 @pytest.fixture(scope="module")
 def seeded(tmp_path_factory: pytest.TempPathFactory, images: Path) -> Found:
     """What is found of data with mistakes."""

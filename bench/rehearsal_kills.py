@@ -1,0 +1,313 @@
+"""Kills a rehearsal on another host at moments spread over its whole length, and looks for what is left of it.
+
+It needs no lab, but root: real API servers have stored the objects, a real etcd serves them to a client that writes all
+the time, and each rehearsal takes a snapshot of it. This machine is the controller and the host of group `rehearsal`;
+`testkit.unit_stand_in` starts the unit. At each moment, one of these is killed (SIGKILL):
+
+- `command`: the process that rehearses, as by the out-of-memory killer;
+- `unit`: the unit's processes, at moments after its start;
+- `power`: both, and what would clean up after the unit. The next command for that host has to do it.
+
+Afterwards, there may be no unit, process, mount, network namespace or file. The revision of the etcd has to be moved by
+its client alone. Prints a table; exits with 1 if anything was left.
+
+    # python -m bench.rehearsal_kills              # about 10 minutes on two cores
+    # python -m bench.rehearsal_kills --moments 2 --kind unit
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import http.client
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from testkit.lab_cluster import OLD, TARGET
+from testkit.ports import free_port
+from testkit.rehearsed_data import RehearsedData, program_images, storing
+from testkit.rehearsed_objects import usual_objects
+from testkit.waiting import stretched, until
+from upgrader.lab.binaries import Binaries
+from upgrader.lab.progress_port import Silent
+from upgrader.steps.backup.etcd_pod import SNAPSHOT
+
+__all__ = ["Killed", "main", "moments", "phase", "table"]
+
+KINDS = ("command", "unit", "power")
+_SETTLE_SECONDS = 120.0
+"""As documented: the lease's end, if nothing else is seen of the client's."""
+_LONGEST_SECONDS = 600.0
+
+
+@dataclass(frozen=True)
+class Killed:
+    """One kill: at which second of the rehearsal (or of its unit), in which phase, and what was left, if anything."""
+
+    kind: str
+    at: float
+    phase: str
+    seconds: float
+    """Until nothing was left."""
+    left: tuple[str, ...] = ()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Rehearse once, then kill one rehearsal for each moment and kind; 0 if nothing was left of any."""
+    parser = argparse.ArgumentParser(prog="python -m bench.rehearsal_kills", description=__doc__)
+    parser.add_argument("--moments", type=int, default=12, help="how many, for each kind (default: 12)")
+    parser.add_argument("--kind", choices=KINDS, action="append", help="only this one; may be repeated")
+    parser.add_argument("--rehearse", nargs=2, metavar=("FOLDER", "URL"), help=argparse.SUPPRESS)
+    given = parser.parse_args(arguments)
+    if given.rehearse:
+        _rehearse(RehearsedData(Path(given.rehearse[0])), given.rehearse[1])
+        return 0
+    killed: list[Killed] = []
+    with tempfile.TemporaryDirectory() as folder, _source(Path(folder)) as (site, source):
+        whole, unit = _lengths(site, source)
+        print(f"a rehearsal takes {whole:.0f} s, {unit:.0f} s of it in its unit", flush=True)
+        for number in range(given.moments):
+            for kind in given.kind or KINDS:
+                at = moments(unit if kind == "unit" else whole, given.moments)[number]
+                killed.append(_kill(site, source, kind, at))
+                print(table(killed[-1:]).splitlines()[-1], flush=True)
+        print(
+            f"the etcd's revision went from {source.first} to {source.revision} by {source.writes} writes of its client"
+        )
+    print("\n" + table(killed))
+    return 1 if any(each.left for each in killed) or source.others else 0
+
+
+def moments(whole: float, count: int) -> tuple[float, ...]:
+    """So many, in the middle of equal parts of that time."""
+    return tuple(whole * (number + 0.5) / count for number in range(count))
+
+
+def table(killed: Sequence[Killed]) -> str:
+    """Markdown: one row for each."""
+    rows = ["| killed | at | phase | nothing left after | left |", "|---|---:|---|---:|---|"]
+    for each in killed:
+        left = ", ".join(each.left) or "nothing"
+        rows.append(f"| {each.kind} | {each.at:.1f} s | {each.phase} | {each.seconds:.1f} s | {left} |")
+    return "\n".join(rows)
+
+
+def phase(place: Path, *, unit: bool) -> str:
+    """What the rehearsal does, by what is in its folder, the only one in `place`; `unit`: whether the unit runs."""
+    work = next(iter(place.glob("*")), None)
+    if work is None or not unit:
+        return "before or after the unit" if work else "snapshot"
+    names = {path.name for path in work.iterdir()}
+    for name, what in (
+        ("target.log", "target, comparison"),
+        ("etcd-target.log", "etcd of the target"),
+        ("current.log", "running version"),
+        ("images", "copies"),
+    ):
+        if name in names:
+            return what
+    return "receiving"
+
+
+@dataclass
+class _Source:
+    """An etcd, and the client that writes to it all the time; `others`: revisions that were not its writes."""
+
+    port: int
+    first: int = 0
+    revision: int = 0
+    writes: int = 0
+    others: int = 0
+    _over: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def url(self) -> str:
+        """For its clients."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def write(self) -> None:
+        """Until it is over."""
+        while not self._over.wait(0.1):
+            revision = self.put(str(self.writes))
+            if self.revision:
+                self.others += revision - self.revision - 1
+                self.writes += 1
+            else:
+                self.first = revision
+            self.revision = revision
+
+    def put(self, value: str) -> int:
+        """The revision of a write of its client."""
+        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=stretched(30))) as connection:
+            connection.request("POST", "/v3/kv/put", json.dumps({"key": _text("/client"), "value": _text(value)}))
+            return int(json.load(connection.getresponse())["header"]["revision"])
+
+    def end(self) -> None:
+        """Let it end."""
+        self._over.set()
+
+
+@contextmanager
+def _source(folder: Path) -> Iterator[tuple[RehearsedData, _Source]]:
+    """Data of the usual objects, served by an etcd to one client."""
+    data = folder / "data"
+    data.mkdir()
+    images = program_images(folder, OLD, TARGET)
+    with storing(data, images, OLD) as (site, kube):
+        usual_objects(kube)
+    source, peer = _Source(free_port()), f"http://127.0.0.1:{free_port()}"
+    command = [str(Binaries(Silent()).etcd() / "etcd"), f"--data-dir={data / 'etcd'}", "--log-level=error"]
+    command += [f"--listen-client-urls={source.url}", f"--advertise-client-urls={source.url}"]
+    process = subprocess.Popen([*command, f"--listen-peer-urls={peer}"])
+    writer = threading.Thread(target=source.write)
+    try:
+        until("etcd", lambda: _answers(source), timeout_seconds=60)
+        writer.start()
+        yield site, source
+    finally:
+        source.end()
+        if writer.is_alive():
+            writer.join()
+        process.terminate()
+        process.wait()
+
+
+def _answers(source: _Source) -> bool:
+    try:
+        source.put("")
+    except (OSError, ValueError, KeyError):
+        return False
+    return True
+
+
+def _rehearse(site: RehearsedData, url: str) -> None:
+    """Of a snapshot of the etcd at this URL, as the command does."""
+    taken = site.folder / "taken"
+    taken.mkdir()
+    programs, snapshot = Binaries(Silent()).etcd(), taken / SNAPSHOT
+    for words in (
+        [programs / "etcdctl", f"--endpoints={url}", "snapshot", "save", snapshot],
+        [programs / "etcdutl", "snapshot", "restore", snapshot, f"--data-dir={taken / 'etcd'}"],
+    ):
+        subprocess.run(list(map(str, words)), check=True, capture_output=True)
+    result = site.rehearse_elsewhere(site.server(OLD), site.server(TARGET), taken / "etcd")
+    assert result.counts["objects"], result
+
+
+def _begin(site: RehearsedData, source: _Source, errors: int | None = None) -> subprocess.Popen[bytes]:
+    for name in ("taken", "upgrader"):  # the controller's own: a backup or the next rehearsal removes them
+        shutil.rmtree(site.folder / name, ignore_errors=True)
+    words = [sys.executable, "-m", "bench.rehearsal_kills", "--rehearse", str(site.folder), source.url]
+    return subprocess.Popen(words, stderr=errors)
+
+
+def _lengths(site: RehearsedData, source: _Source) -> tuple[float, float]:
+    """The seconds of one that nothing disturbs, and that leaves nothing, and of its unit."""
+    begun = time.monotonic()
+    process = _begin(site, source)
+    in_unit = _await_unit(site, process)
+    assert process.wait(timeout=stretched(_LONGEST_SECONDS)) == 0, "the rehearsal failed"
+    whole = time.monotonic() - begun
+    left = _left(site, frozenset(), processes_only=False)
+    assert not left and not site.elsewhere.exists(), left
+    return whole, time.monotonic() - in_unit
+
+
+def _await_unit(site: RehearsedData, process: subprocess.Popen[bytes]) -> float:
+    """When it has begun (monotonic seconds), or the process has ended without one."""
+    until(
+        "the unit",
+        lambda: process.poll() is not None or any(site.units.glob("*")),
+        timeout_seconds=_LONGEST_SECONDS,
+        interval_seconds=0.05,
+    )
+    return time.monotonic()
+
+
+def _kill(site: RehearsedData, source: _Source, kind: str, at: float) -> Killed:
+    process = _begin(site, source, subprocess.DEVNULL)
+    if kind == "unit":
+        _await_unit(site, process)
+    time.sleep(at)
+    running = [list(map(int, file.read_text().split())) for file in site.units.glob("*.service")]
+    networks = frozenset(_network(str(unit)) for _, unit in running)
+    seen = "ended" if process.poll() is not None else phase(site.elsewhere, unit=bool(running))
+    begun = time.monotonic()
+    if kind != "unit":
+        process.kill()
+    for stand_in, unit in running:
+        # With the power, nothing is left that could clean up after the unit.
+        for pid in {"command": (), "unit": (unit,), "power": (stand_in, unit)}[kind]:
+            _kill_process(pid)
+    process.wait(timeout=stretched(_LONGEST_SECONDS))
+    left: tuple[str, ...] = ("unknown",)
+    deadline = begun + stretched(_SETTLE_SECONDS)
+    while left and time.monotonic() < deadline:
+        left = _left(site, networks, processes_only=kind == "power")
+        time.sleep(0.1)
+    seconds = time.monotonic() - begun
+    if kind == "power":
+        for file in site.units.glob("*"):  # a reboot has no units
+            file.unlink()
+    site.prepare_elsewhere(site.server(OLD), site.server(TARGET))
+    if site.elsewhere.exists() and any(site.elsewhere.iterdir()):
+        left = (*left, "folders after the next command")
+    return Killed(kind, at, seen, seconds, left)
+
+
+def _kill_process(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return  # it has ended meanwhile
+
+
+def _left(site: RehearsedData, networks: frozenset[str], *, processes_only: bool) -> tuple[str, ...]:
+    """What there is of a rehearsal, whose unit had these network namespaces."""
+    place = str(site.elsewhere)
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        if int(process.name) != os.getpid():
+            if place in _read(process / "cmdline"):
+                found.append(f"process {process.name}")
+            if place in _read(process / "mountinfo"):
+                found.append(f"a mount of process {process.name}")
+            if _network(process.name) in networks:
+                found.append(f"the network namespace of process {process.name}")
+    if not processes_only:
+        found += [f"unit {file.name}" for file in site.units.glob("*")]
+        found += [f"file {path}" for path in site.elsewhere.rglob("*") if not path.is_dir() or path.is_symlink()]
+    return tuple(found)
+
+
+def _network(process: str) -> str:
+    try:
+        return os.readlink(f"/proc/{process}/ns/net")
+    except OSError:
+        return f"that of {process}, which has ended meanwhile"
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""  # it has ended meanwhile
+
+
+def _text(word: str) -> str:
+    return base64.b64encode(word.encode()).decode()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
