@@ -43,11 +43,11 @@ def rehearse(context: click.Context, target: KubernetesVersion | None, on: str |
     Changes nothing in the cluster, and holds its lock meanwhile. Only names and reasons leave the controller. The
     controller needs 2.25 GiB of free memory, free disk space, and the target's image.
 
-    With `--on`, that host needs them, systemd and containerd. It gets the restored snapshot, and the files that flags
-    name, such as encryption keys, for as long as the rehearsal takes. They pass through the memory of this machine.
+    With `--on`, that host needs the same, and systemd and containerd. It gets the restored snapshot, and the files that
+    flags name, such as encryption keys, until the rehearsal ends. They pass through the memory of this machine.
 
     Exit codes: 0 no difference, 2 wrong usage or files, 3 the target refuses something, something could not be
-    compared, or a controller failed, 5 the API or Helm failed, 6 another run holds the lock.
+    compared, or a controller or HOST failed, 5 the API or Helm failed, 6 another run holds the lock.
     """
     if context.invoked_subcommand is not None:
         for option, given in (("--to", target), ("--on", on)):

@@ -19,7 +19,7 @@ def main(given: str) -> None:
     """`given` is JSON: `data`, a folder; `files` that flags name; `admission`, those of them that configure admission.
 
     Prints which of the `files` there are (the others are missing on both hosts), how many there are with those of the
-    data (`count`), and their `bytes`; or why it `failed`.
+    data (`file_count`), and their `byte_count`; or why it `failed`.
     """
     try:
         answer = _measured(**json.loads(given))
@@ -39,7 +39,7 @@ def _measured(data: str, files: list[str], admission: list[str]) -> dict[str, An
     sizes = [os.stat(path) for path in (*paths, *there)]
     if not all(stat.S_ISREG(each.st_mode) for each in sizes):
         raise Failed(f"{data} has something that is no file. Nothing was sent")
-    return {"files": there, "count": len(sizes), "bytes": sum(each.st_size for each in sizes)}
+    return {"files": there, "file_count": len(sizes), "byte_count": sum(each.st_size for each in sizes)}
 
 
 def _names_files(path: str) -> bool:

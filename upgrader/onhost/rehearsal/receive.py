@@ -15,7 +15,7 @@ FILES = "files"
 """The folder in the work folder below which files are that had a path of their own where they come from."""
 
 
-def receive(stream: IO[bytes], work: str, data: str, files: int, bytes: int) -> None:  # noqa: A002 — as it is asked
+def receive(stream: IO[bytes], work: str, data: str, file_count: int, byte_count: int) -> None:
     """Write what is below the folder `data`, or has an absolute path, into `work`. Raises Failed unless there are as
     many files and bytes as were announced: an archive that is cut off between two of them has an end like a whole one.
     """
@@ -35,10 +35,10 @@ def receive(stream: IO[bytes], work: str, data: str, files: int, bytes: int) -> 
                 got, size = got + 1, size + entry.size
     except tarfile.TarError:
         raise Failed("the cluster's data did not arrive completely. Nothing was started") from None
-    if (got, size) != (files, bytes):
+    if (got, size) != (file_count, byte_count):
         raise Failed(
-            f"{got:,} files with {size:,} bytes of the cluster's data arrived, {files:,} with {bytes:,} were sent. "
-            "Nothing was started"
+            f"{got:,} files with {size:,} bytes of the cluster's data arrived, {file_count:,} with {byte_count:,} were "
+            "sent. Nothing was started"
         )
 
 

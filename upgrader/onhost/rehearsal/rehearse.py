@@ -47,7 +47,7 @@ def main(given: str) -> None:
     """`given` is JSON: `work`, the private folder; `data`, the folder in it with etcd's data, which is used up; `etcd`,
     its image; `servers`: `current` and `target`, each with its `image`, its `flags`, the paths of its `encryption`
     configuration, and the `prefix` of its keys in etcd; `memory` (bytes) and `seconds` that all may take; `incoming`:
-    null, or what comes as a tar archive on standard input, how many `files` with how many `bytes`.
+    null, or what comes as a tar archive on standard input: its `file_count`, and its `byte_count`.
 
     Prints `findings` and `counts`, or why it `failed`.
     """
@@ -71,7 +71,7 @@ def _rehearse(asked: dict[str, Any]) -> dict[str, Any]:
     make_private(work)
     if asked["incoming"]:
         require_memory(asked["memory"])
-        require_disk(work, 3 * asked["incoming"]["bytes"])
+        require_disk(work, 3 * asked["incoming"]["byte_count"])
         receive(sys.stdin.buffer, work, asked["data"], **asked["incoming"])
     begun = time.monotonic()
     for name, server in asked["servers"].items():

@@ -79,7 +79,7 @@ class RehearsalHost:
         """
         outgoing, work = self._outgoing(member, servers), f"{self.place}/{member.use}"
         moved = {name: server.below(f"{work}/{FILES}") for name, server in servers.items()}
-        incoming = {"files": outgoing.file_count, "bytes": outgoing.byte_count}
+        incoming = {"file_count": outgoing.file_count, "byte_count": outgoing.byte_count}
         asked = asked_of(work, member.image, moved, incoming)
         seconds = UNIT_SECONDS + _SEND_SECONDS
         inside = (*_IN_FOLDER, work, *unit_command(member.use, work, seconds))
@@ -102,7 +102,7 @@ class RehearsalHost:
         asked = {"data": f"{member.work}/{SCRATCH}", "files": list(files), "admission": list(admission)}
 
         def outgoing(answer: dict[str, Any]) -> _Outgoing:
-            return _Outgoing(tuple(map(str, answer["files"])), int(answer["count"]), int(answer["bytes"]))
+            return _Outgoing(tuple(map(str, answer["files"])), int(answer["file_count"]), int(answer["byte_count"]))
 
         program = SentProgram("outgoing", "rehearsal", "the rehearsal's files", _STAY)
         return program.read(self.hosts, member.host, outgoing, json.dumps(asked), seconds=_MEASURE_SECONDS)

@@ -45,7 +45,7 @@ class Machines(FakeHosts):
         self.unit: Sequence[str] = ()
         self.received: list[str] = []
         """The names in the archive."""
-        self.outgoing: dict[str, Any] = {"files": [KEYS, ADMISSION], "count": 4, "bytes": 100}
+        self.outgoing: dict[str, Any] = {"files": [KEYS, ADMISSION], "file_count": 4, "byte_count": 100}
         self._ready, self._found = ready or {}, found or FOUND
         self.commands |= {"python3": self._program, "sh": self._shell, "tar": self._tar}
         self.commands["touch"] = CommandResult(0, "", "")
@@ -116,9 +116,26 @@ def test_the_data_is_piped_into_a_unit_of_the_host(snapshot: list[str]) -> None:
     assert snapshot == ["taken", "removed"]
     assert machines.received == ["scratch", KEYS, ADMISSION]
     assert not machines.files, "no file is written by another way"
-    assert machines.asked["rehearse"]["incoming"] == {"files": 4, "bytes": 100}
+    assert machines.asked["rehearse"]["incoming"] == {"file_count": 4, "byte_count": 100}
     assert notes[0] == "build-1: checking memory, disk space and images"
     assert notes[1].startswith("build-1: receiving 1,234 keys")
+
+
+def test_the_controllers_copy_is_gone_while_the_host_compares(
+    snapshot: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is removed once it is sent: otherwise, a command that is killed then would leave it there."""
+    machines, meanwhile = Machines(), list[str]()
+    begin = machines.commands["sh"]
+
+    def comparing(host: Host, command: Sequence[str], stdin: bytes) -> CommandResult:
+        assert callable(begin)
+        meanwhile.extend(snapshot if "systemd-run" in command else ())
+        return begin(host, command, stdin)
+
+    monkeypatch.setitem(machines.commands, "sh", comparing)
+    rehearse(machines)
+    assert meanwhile == ["taken", "removed"]
 
 
 def test_the_unit_is_isolated_as_on_a_controller() -> None:

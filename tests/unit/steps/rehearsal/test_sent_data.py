@@ -62,9 +62,9 @@ def test_what_is_sent_arrives_in_a_private_folder(
     missing there.
     """
     measured = source.measured(capsys, tmp_path / "missing")
-    assert measured == {"files": [str(source.keys)], "count": 3, "bytes": 45_005}
+    assert measured == {"files": [str(source.keys)], "file_count": 3, "byte_count": 45_005}
     work = tmp_path / "work"
-    receive(io.BytesIO(source.archive()), str(work), "scratch", files=3, bytes=45_005)
+    receive(io.BytesIO(source.archive()), str(work), "scratch", file_count=3, byte_count=45_005)
     assert (work / "scratch/member/snap/db").read_bytes() == b"data" * 10_000
     arrived = work / "files" / str(source.keys)[1:]
     assert arrived.read_text() == "a key"
@@ -78,7 +78,9 @@ def test_what_was_cut_off_is_refused(source: Source, tmp_path: Path) -> None:
         begins = [entry.offset for entry in archive]
     for number, end in enumerate([*begins[1:], begins[-1] + 100, 20_000]):
         with pytest.raises(Failed, match=r"arrived|did not arrive"):
-            receive(io.BytesIO(whole[:end]), str(tmp_path / f"work-{number}"), "scratch", files=3, bytes=45_005)
+            receive(
+                io.BytesIO(whole[:end]), str(tmp_path / f"work-{number}"), "scratch", file_count=3, byte_count=45_005
+            )
 
 
 def test_nothing_is_written_elsewhere(tmp_path: Path) -> None:
@@ -98,7 +100,7 @@ def test_nothing_is_written_elsewhere(tmp_path: Path) -> None:
             entry.type, entry.linkname = kind, "/etc/passwd"
             archive.addfile(entry)
         with pytest.raises(Failed, match="the cluster's data has an entry"):
-            receive(io.BytesIO(made.getvalue()), str(tmp_path / str(number)), "scratch", files=1, bytes=0)
+            receive(io.BytesIO(made.getvalue()), str(tmp_path / str(number)), "scratch", file_count=1, byte_count=0)
     assert not (tmp_path / "out").exists()
 
 
@@ -208,7 +210,7 @@ def test_no_data_is_read_where_there_is_no_room(
     monkeypatch.setattr(rehearse, "end_when_abandoned", lambda _: None)
     monkeypatch.setattr(rehearse, "make_private", lambda _: None)
     monkeypatch.setattr(rehearse, "receive", lambda *_, **__: pytest.fail("nothing may be received"))
-    asked = {"work": str(tmp_path), "data": "scratch", "incoming": {"files": 1, "bytes": 1}, "servers": {}}
+    asked = {"work": str(tmp_path), "data": "scratch", "incoming": {"file_count": 1, "byte_count": 1}, "servers": {}}
 
     def told(memory: int) -> str:
         rehearse.main(json.dumps({**asked, "memory": memory, "seconds": 1}))
