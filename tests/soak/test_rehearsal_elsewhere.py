@@ -20,7 +20,7 @@ _PLACE = "/var/lib/upgrader-rehearsal"
 _COPIES = f"find {_PLACE} /var/lib/etcd/upgrader -type f 2>/dev/null || true"
 _UNITS = "systemctl list-units --all --no-legend 'upgrader-rehearsal-*'"
 _PROCESSES = "grep -l upgrader-rehearsal- /proc/[0-9]*/cgroup 2>/dev/null || true"
-_MOUNTS = "grep -l upgrader /proc/[0-9]*/mountinfo 2>/dev/null || true"
+_MOUNTS = "grep -lE 'upgrader-rehearsal/|etcd/upgrader/' /proc/[0-9]*/mountinfo 2>/dev/null || true"
 
 
 @pytest.fixture(scope="module")
