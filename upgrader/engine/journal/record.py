@@ -92,6 +92,10 @@ _NAMES = frozenset(
         "level",
         "conversions",
         "RefusedShare.what",
+        # What a soak restarts.
+        "component",
+        "pod",
+        "uid",
     ]
 )
 """Fields that a resumed run, or a campaign, acts by, and `CLASS.FIELD` where another class has a text of that name:
