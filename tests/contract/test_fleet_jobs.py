@@ -485,7 +485,7 @@ def test_container_runs_what_was_approved(hub: Hub, tmp_path: Path) -> None:
         (tmp_path / "chunks" / f"{number:04}").write_bytes(chunk)
     shutil.rmtree(folder.parent)
     shutil.rmtree(made)
-    ended, said = tmp_path / "termination", io.BytesIO()
+    ended, said = tmp_path / "termination", io.StringIO()
     arguments = ["-C", str(folder), "--kubeconfig", str(hub.kubeconfig), "run", "--to", "v1.37.1", "--yes"]
     arguments += ["-o", "json", "--approved-inputs", digest, "--resume"]
     places = (tmp_path / "chunks", folder, copies, ended)

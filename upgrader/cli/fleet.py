@@ -300,7 +300,7 @@ def job(chunks: Path, own: Path, pins: str, arguments: tuple[str, ...]) -> None:
         from upgrader.fleet.job_process import run_in_job
 
         places = (chunks, own, Path(POD_COPIES), Path(TERMINATION))
-        sys.exit(run_in_job(*places, pins, arguments, output=sys.stdout.buffer, signals=signals))
+        sys.exit(run_in_job(*places, pins, arguments, output=sys.stdout, signals=signals))
 
 
 def _refresh(folder: Path) -> None:

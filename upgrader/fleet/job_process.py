@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import BinaryIO
+from typing import TextIO
 
 from upgrader.app.event_lines import CommandEnded, error_form, line_of
 from upgrader.config.copied_folder import COPIES, copied
@@ -43,13 +43,13 @@ def run_in_job(
     pins: str,
     arguments: Sequence[str],
     *,
-    output: BinaryIO,
+    output: TextIO,
     signals: EndSignals,
     program: Sequence[str] = (sys.executable, "-m", "upgrader"),
 ) -> int:
     """Run `upgrader` with these arguments on the inputs in `chunks`, a folder of files in their order, which are
-    unpacked to `copies`; returns its exit code. A signal to end is handed on: the run stops where it can be resumed.
-    Its last line, or why it could not be begun, is left in the file `termination`.
+    unpacked to `copies`; returns its exit code. What it writes goes to `output`. A signal to end is handed on: the run
+    stops where it can be resumed. Its last line, or why it could not be begun, is left in the file `termination`.
 
     Raises Blocked for an image with another upgrader than the campaign's, UsageError for inputs that can't be unpacked,
     and Interrupted if it was told to end before the run could take that.
@@ -66,14 +66,14 @@ def run_in_job(
 
 
 def _run(
-    command: Sequence[str], environ: Mapping[str, str], termination: Path, output: BinaryIO, signals: EndSignals
+    command: Sequence[str], environ: Mapping[str, str], termination: Path, output: TextIO, signals: EndSignals
 ) -> int:
     last = b""
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=environ) as run:
         signals.hand_on(run)
         assert run.stdout is not None, "it is a pipe"
         for line in run.stdout:
-            output.write(line)
+            output.write(line.decode(errors="replace"))
             output.flush()
             last = line if line.strip() else last
         code = run.wait()

@@ -6,6 +6,7 @@ import builtins
 import json
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -22,8 +23,10 @@ from testkit.fakes.kube import FakeKube
 from testkit.fleet_folder import FLEET, INVENTORY, server_of, write_fleet, write_kubeconfig
 from tests.unit.fleet.test_open_runs import write_later
 from tests.unit.ui.test_plan_markdown import document
+from upgrader import __version__
 from upgrader.app import upgrade
 from upgrader.cli import fleet as fleet_commands
+from upgrader.cli import main as entry
 from upgrader.cli.approved_inputs import read_copies, with_approved_inputs
 from upgrader.cli.main import cli
 from upgrader.config.copied_folder import COPIES
@@ -821,6 +824,36 @@ def test_job_of_a_container(folder: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert " job " not in fleet(folder, "--help").output
 
 
+def container(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path, Path]:
+    """A Job's folder of chunks, its cluster folder, and the file for its last words."""
+    words, own, chunks = tmp_path / "termination", tmp_path / "f/a", tmp_path / "chunks"
+    made = Path(f"{tmp_path}/made{own}")
+    made.mkdir(parents=True)
+    (made / "upgrader.yaml").write_text("kubernetesVersion: v1.36.3\n")
+    monkeypatch.setattr(job_objects, "TERMINATION", str(words))
+    monkeypatch.setattr(job_objects, "POD_COPIES", str(tmp_path / "copies"))
+    monkeypatch.setattr(job_process, "pins_text", lambda: "p")
+    chunks.mkdir()
+    (chunks / "0000").write_bytes(b"".join(chunks_of(tmp_path / "made", "/x")))
+    return chunks, own, words
+
+
+def test_job_passes_on_what_its_run_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In a process of its own, whose standard output masks secrets and takes no bytes: the run's output is the pod's
+    log, and its exit code the container's.
+    """
+    for name in ("stdout", "stderr"):
+        monkeypatch.setattr(sys, name, getattr(sys, name))  # main() wraps them
+    chunks, own, _ = container(tmp_path, monkeypatch)
+    job = ["fleet", "job", "--chunks", str(chunks), "--folder", str(own), "--pins", "p"]
+    monkeypatch.setattr(sys, "argv", ["upgrader", *job, "--", "--version"])
+    with pytest.raises(SystemExit) as ended:
+        entry.main()
+    assert ended.value.code == 0 and capsys.readouterr().out == f"upgrader {__version__}\n"
+
+
 def test_job_that_is_told_to_end_while_it_starts(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its imports take seconds, in which a signal must neither end it without a word nor be lost."""
     real = builtins.__import__
@@ -830,16 +863,8 @@ def test_job_that_is_told_to_end_while_it_starts(folder: Path, tmp_path: Path, m
             os.kill(os.getpid(), signal.SIGTERM)
         return real(name, *arguments, **named)
 
-    words, own, chunks = tmp_path / "termination", tmp_path / "f/a", tmp_path / "chunks"
-    made = Path(f"{tmp_path}/made{own}")
-    made.mkdir(parents=True)
-    (made / "upgrader.yaml").write_text("kubernetesVersion: v1.36.3\n")
-    monkeypatch.setattr(job_objects, "TERMINATION", str(words))
-    monkeypatch.setattr(job_objects, "POD_COPIES", str(tmp_path / "copies"))
-    monkeypatch.setattr(job_process, "pins_text", lambda: "p")
     monkeypatch.setattr(builtins, "__import__", importing)
-    chunks.mkdir()
-    (chunks / "0000").write_bytes(b"".join(chunks_of(tmp_path / "made", "/x")))
+    chunks, own, words = container(tmp_path, monkeypatch)
     with pytest.raises(Interrupted, match="terminated before its run began"):
         fleet(folder, "job", "--chunks", str(chunks), "--folder", str(own), "--pins", "p", "run")
     end = command_end(words.read_bytes())

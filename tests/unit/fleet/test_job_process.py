@@ -29,7 +29,7 @@ class Container:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.copies = folder / "clusters" / "a", folder / "work" / "inputs"
-        self.termination, self.said = folder / "termination", io.BytesIO()
+        self.termination, self.said = folder / "termination", io.StringIO()
         self.chunks = folder / "chunks"
         self.chunks.mkdir()
         made = folder / "made"
@@ -59,7 +59,7 @@ def test_run_has_its_inputs_and_leaves_its_last_words(container: Container) -> N
     """It reads the copies, in a folder of its own; what it writes is passed on, and its last line is left."""
     script = f"echo $UPGRADER_APPROVED_COPIES; echo $1; echo '{LINE % (4, '')}'; echo; exit 4"
     assert container.run(script) == 4
-    assert container.said.getvalue().decode().splitlines()[:2] == [str(container.copies), "run"]
+    assert container.said.getvalue().splitlines()[:2] == [str(container.copies), "run"]
     assert container.end() == command_end(LINE % (4, "")) is not None
     assert (container.folder / "upgrader.yaml").is_file() and container.folder.stat().st_mode & 0o777 == 0o700
 
