@@ -136,7 +136,10 @@ PARTS: Mapping[str, Part] = {
             "worker_that_is_down",
         ),
     ),
-    "fleet": Part("Fleets: what a campaign decides, in 100,000 random histories", ("fleet_histories",)),
+    "fleet": Part(
+        "Fleets: what a campaign decides, in 100,000 random histories; two clusters upgraded by Jobs of a third",
+        ("fleet_histories", "fleet_jobs"),
+    ),
     "guard": Part(
         "guard on real machines, and its tutorials; each right that it is given taken away once",
         ("guard_on_a_lab", "guard_pages"),

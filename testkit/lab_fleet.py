@@ -1,0 +1,226 @@
+"""A fleet of labs whose runs are Jobs on another lab, the management cluster (the hub)."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from testkit.command import Ended, upgrader
+from testkit.fleet_release import FleetRelease
+from testkit.lab_cluster import TARGET, LabCluster, make_cluster
+from testkit.labs import every_address
+from testkit.waiting import stretched, waiting
+from upgrader.fleet.job_objects import CONTAINER, JOBS
+from upgrader.gates.availability.prober_control import AvailabilityProbe
+from upgrader.gates.kubernetes_kinds import NAMESPACES, PODS, SECRETS
+from upgrader.lab import Lab
+from upgrader.ports import Kind, KubeObject
+
+__all__ = ["LabFleet", "lab_fleet"]
+
+_POLICIES = Kind("networking.k8s.io/v1", "networkpolicies")
+_REPOSITORY = "registry.example/upgrader/upgrader-runner"
+"""No node can reach it: it has the image already."""
+_NAMESPACE, _ACCOUNT, _PREFIX = "fleet", "fleet-coordinator", "fleet-"
+"""Of the chart's release, and as the chart has them by default."""
+_WORKER, _CONTROLLER = "worker-1", "controller-1"
+_PER_SECOND = 10.0
+_PLAYS = {
+    "mark": {"ansible.builtin.copy": {"dest": "/etc/upgrader-fleet", "content": "here\n", "mode": "0644"}},
+    "unmark": {"ansible.builtin.file": {"path": "/etc/upgrader-fleet", "state": "absent"}},
+}
+_FIREWALL = """
+table ip fleet {{
+  set refused {{ type ipv4_addr . inet_service; flags dynamic; size 1024; }}
+  chain forward {{
+    type filter hook forward priority 10; policy accept;
+    ct state established,related accept
+    ip saddr != {pods} accept
+    ip daddr {own} accept
+{allowed}
+    meta l4proto tcp add @refused {{ ip daddr . tcp dport }}
+    drop
+  }}
+}}
+"""
+
+
+@dataclass(frozen=True)
+class LabFleet:
+    """Its folder, the hub, and the clusters by their names, each in a stage of that name, in this order."""
+
+    folder: Path
+    hub: LabCluster
+    clusters: Mapping[str, LabCluster]
+    release: FleetRelease
+
+    def run(self, *arguments: str, timeout_seconds: float = 1500.0) -> Ended:
+        """Run `upgrader fleet run --executor jobs`, installed from the wheel, to its end."""
+        words = ["-C", str(self.folder), "fleet", "run", "--executor", "jobs", "--yes", *arguments]
+        environ = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        begun = time.monotonic()
+        with waiting("fleet run"):
+            done = subprocess.run(
+                [self.release.program, *words],
+                env=environ,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=stretched(timeout_seconds),
+                check=False,
+            )
+        return Ended(tuple(words), done.returncode, done.stdout, done.stderr, time.monotonic() - begun)
+
+    @contextmanager
+    def clients(self) -> Iterator[Mapping[str, AvailabilityProbe]]:
+        """Clients of all kinds at every address of each cluster's API."""
+        with ExitStack() as stack:
+            yield {
+                name: stack.enter_context(
+                    AvailabilityProbe(
+                        cluster.folder / "kubeconfig",
+                        requests_per_second=_PER_SECOND,
+                        addresses=every_address(cluster.kube, [_controller(cluster)]),
+                    )
+                )
+                for name, cluster in self.clusters.items()
+            }
+
+    def jobs(self, name: str) -> tuple[KubeObject, ...]:
+        """Of a cluster."""
+        return self.hub.kube.list(JOBS, f"{_PREFIX}{name}")
+
+    def pods(self, name: str) -> tuple[KubeObject, ...]:
+        """Of a cluster's Jobs."""
+        return self.hub.kube.list(PODS, f"{_PREFIX}{name}")
+
+    def log(self, pod: KubeObject) -> str:
+        """What its run has written last."""
+        place = pod["metadata"]
+        return self.hub.kube.logs(place["namespace"], place["name"], CONTAINER, lines=50)
+
+    def secrets(self, name: str) -> list[str]:
+        """What is left of what a cluster's Jobs have read."""
+        found = self.hub.kube.list(SECRETS, f"{_PREFIX}{name}", labels=f"upgrader.io/cluster={name}")
+        return [each["metadata"]["name"] for each in found]
+
+    def refused(self) -> Sequence[object]:
+        """The addresses and ports outside the hub that a pod has tried and no NetworkPolicy has."""
+        listed = json.loads(Lab.find(self.hub.name).run(_WORKER, "nft -j list set ip fleet refused"))
+        return [each for part in listed["nftables"] for each in part.get("set", {}).get("elem", ())]
+
+
+@contextmanager
+def lab_fleet(folder: Path, names: Sequence[str], release: FleetRelease) -> Iterator[LabFleet]:
+    """A hub with a worker, and an adopted cluster for each name; all are removed at the end."""
+    hub = LabCluster(f"e2e-hub-{os.getpid()}", folder, folder / "kept")
+    clusters: dict[str, LabCluster] = {}
+    try:
+        hub.lab("up", "--workers", "1")
+        for name in names:
+            clusters[name] = make_cluster(f"e2e-{name}-{os.getpid()}", folder, saved=False)
+            clusters[name].wait_until_settled(clusters[name].version)
+        yield ready_fleet(LabFleet(folder, hub, clusters, release))
+    finally:
+        for made in (hub, *clusters.values()):
+            made.kube.close()
+            upgrader("-C", folder, "lab", "down", "--force", "--name", made.name)
+
+
+def ready_fleet(fleet: LabFleet) -> LabFleet:
+    """Connect the labs, bring the image and the chart to the hub, and write the fleet's files."""
+    for cluster in (fleet.hub, *fleet.clusters.values()):
+        # This machine routes between its labs only what comes from them; each setting goes with its bridge.
+        bridge = Lab.find(cluster.name).placement.prefix
+        Path(f"/proc/sys/net/ipv4/conf/{bridge}/forwarding").write_text("1")
+    for cluster in fleet.clusters.values():
+        _write_pipeline(cluster)
+    _write_files(fleet)
+    _bring_image(fleet)
+    _install_chart(fleet)
+    _enforce_policies(fleet)
+    return fleet
+
+
+def _controller(cluster: LabCluster) -> str:
+    return Lab.find(cluster.name).placement.node(_CONTROLLER).address
+
+
+def _write_pipeline(cluster: LabCluster) -> None:
+    """A playbook with an undo before the releases: the Jobs need Ansible and SSH, too."""
+    (cluster.folder / "plays").mkdir()
+    for name, task in _PLAYS.items():
+        play = {"name": name, "hosts": "controllers", "gather_facts": False, "tasks": [{"name": name, **task}]}
+        (cluster.folder / "plays" / f"{name}.yml").write_text(yaml.safe_dump([play], sort_keys=False))
+    releases = [{"release": each} for each in ("pod-checkpointer", "kube-apiserver", "kubernetes")]
+    cluster.change_settings({"pipeline": [{"playbook": "plays/mark.yml", "undo": "plays/unmark.yml"}, *releases]})
+
+
+def _write_files(fleet: LabFleet) -> None:
+    entries = []
+    for name, cluster in fleet.clusters.items():
+        system = cluster.kube.get(NAMESPACES, "kube-system")
+        assert system is not None
+        folder = str(cluster.folder.relative_to(fleet.folder))
+        entries.append({"name": name, "folder": folder, "uid": system["metadata"]["uid"], "labels": {"ring": name}})
+    (fleet.folder / "fleet-inventory.yaml").write_text(yaml.safe_dump({"clusters": entries}, sort_keys=False))
+    soak = {"for": "30s", "minRequests": 100}
+    stages = [{"name": name, "selector": {"matchLabels": {"ring": name}}, "soak": soak} for name in fleet.clusters]
+    jobs = {"image": f"{_REPOSITORY}@{fleet.release.digest}", "grace": "10m"}
+    spec = {"target": TARGET, "stages": stages, "jobs": jobs}
+    campaign = {"apiVersion": "upgrader.io/v1alpha1", "kind": "FleetRun", "spec": spec}
+    (fleet.folder / "fleet.yaml").write_text(yaml.safe_dump(campaign, sort_keys=False))
+
+
+def _bring_image(fleet: LabFleet) -> None:
+    """Import it, and give it the name with its digest that a pull would have."""
+    lab = Lab.find(fleet.hub.name)
+    with fleet.release.image.open("rb") as archive:
+        command = [*lab.ssh(_WORKER), "ctr -n k8s.io images import -"]
+        subprocess.run(command, stdin=archive, capture_output=True, check=True, timeout=stretched(120))
+    name = f"{_REPOSITORY}@{fleet.release.digest}"
+    lab.run(_WORKER, f"ctr -n k8s.io images tag {fleet.release.name} {name}")
+
+
+def _install_chart(fleet: LabFleet) -> None:
+    """As its README says; then the coordinator's kubeconfig."""
+    clusters = [
+        {"name": name, "egress": [{"cidr": f"{_controller(cluster)}/32"}]} for name, cluster in fleet.clusters.items()
+    ]
+    values = fleet.folder / "values.yaml"
+    values.write_text(yaml.safe_dump({"clusters": clusters}))
+    place = ["--namespace", _NAMESPACE, "--create-namespace", "--values", str(values)]
+    fleet.hub.helm("upgrade", "--install", "fleet", str(fleet.release.chart), *place, "--rollback-on-failure", "--wait")
+    admin = "kubectl --kubeconfig=/etc/kubernetes/admin.conf"
+    token = fleet.hub.on_controller(f"{admin} -n {_NAMESPACE} create token {_ACCOUNT} --duration=8h").strip()
+    kubeconfig = yaml.safe_load((fleet.hub.folder / "kubeconfig").read_text())
+    kubeconfig["users"][0]["user"] = {"token": token}
+    file = fleet.folder / "hub.kubeconfig"
+    file.touch(mode=0o600)
+    file.write_text(yaml.safe_dump(kubeconfig))
+
+
+def _enforce_policies(fleet: LabFleet) -> None:
+    """A lab's pod network enforces no NetworkPolicy: have the worker let pods connect only to what one of them lists.
+
+    Unlike a network plugin, it doesn't tell the namespaces' pods apart.
+    """
+    lab = Lab.find(fleet.hub.name)
+    allowed = []
+    for policy in fleet.hub.kube.list(_POLICIES):
+        for rule in policy["spec"]["egress"]:
+            ports = ", ".join(str(port["port"]) for port in rule["ports"] if port["protocol"] == "TCP")
+            blocks = (peer["ipBlock"]["cidr"] for peer in rule["to"] if "ipBlock" in peer)
+            allowed += [f"    ip daddr {cidr} tcp dport {{ {ports} }} accept" for cidr in blocks]
+    assert len(allowed) == len(fleet.clusters), allowed
+    placement = lab.placement
+    rules = _FIREWALL.format(pods=placement.pod_subnets[0], own=placement.network, allowed="\n".join(allowed))
+    lab.run(_WORKER, f"nft -f - <<'END'\n{rules}\nEND\n")
