@@ -161,6 +161,10 @@ class Coordinator:
         if self._act(decision, state):
             state = self.campaign.journaled()
             decision = self._decide(state)
+        if decision.done and state.ended is None:
+            self.journal.emit(CampaignEnded(self.campaign.name))
+            state = self.campaign.journaled()
+            decision = self._decide(state)
         self._known = state
         return decision, state
 
@@ -179,9 +183,6 @@ class Coordinator:
 
     def _act(self, decision: Decision, state: CampaignState) -> bool:
         """Do what was decided; whether that was anything."""
-        ended = decision.done and state.ended is None
-        if ended:
-            self.journal.emit(CampaignEnded(self.campaign.name))
         soaks, in_soak, restarts = decision.soaks, (*decision.counts, *decision.gates), decision.restarts
         decided, stopped, news = self.clock.monotonic(), False, False
         skips = {each.cluster: each for each in decision.skips}
@@ -209,7 +210,7 @@ class Coordinator:
                 news |= self._counted(cluster, found) | self._gate(cluster, found)
             else:
                 news |= self._found(cluster, found.problem, found.reason)
-        return bool(skips or starts or ended or news)
+        return bool(skips or starts or news)
 
     def _asked_now(self, decision: Decision, state: CampaignState) -> Mapping[str, Callable[[], Found]]:
         """The questions of this look, by cluster: those about to begin first, then the one that waits longest."""

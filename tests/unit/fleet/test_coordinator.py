@@ -278,6 +278,15 @@ def test_campaign_to_its_end(machine: Machine) -> None:
     assert newest_campaign(machine.folder) == campaign
 
 
+def test_campaign_that_ends_with_a_soak(machine: Machine) -> None:
+    """The end is in the journal: the next `fleet run` neither continues it nor refuses files for the campaign after."""
+    file = machine.folder / "fleet.yaml"
+    file.write_text(file.read_text().replace("maxConcurrency: 2,", "maxConcurrency: 2, soak: {for: 3m},"))
+    campaign = begun(machine)
+    decision, state = coordinator(machine, campaign).run(lambda *_: None)
+    assert decision.done and state.ended is not None and not campaign.state().open
+
+
 @pytest.mark.every_moment
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("moment", range(14))
