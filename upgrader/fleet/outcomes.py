@@ -144,7 +144,7 @@ def _known(
     end: CommandEnd | None, cluster: str, run: PastRun | None, target: KubernetesVersion, resumed: str
 ) -> Result:
     if run is not None and run.outcome == "interrupted" and not run.problem:
-        reason = end.what if end else "its process ended in the middle of the run"
+        reason = _said(end) if end else "its process ended in the middle of the run"
         return Result("interrupted", run.name, _cause(end, cluster) if end else "", reason, open=True)
     if end is not None and (end.run or run is None or run.name != resumed):
         return _by_command(end, cluster, run if end.run else None, target)
@@ -161,7 +161,7 @@ def _by_exit_code(end: CommandEnd, cluster: str, runs: Path, target: KubernetesV
     """
     match end.exit_code:
         case _ if not end.run or end.exit_code in (6, 130):
-            return Result("interrupted", end.run or resumed, _cause(end, cluster), end.what, open=True)
+            return Result("interrupted", end.run or resumed, _cause(end, cluster), _said(end), open=True)
         case 0:
             return Result("succeeded", end.run)
     here = run_named(runs, end.run)
@@ -179,6 +179,12 @@ def _cause(end: CommandEnd, cluster: str) -> str:
     return cause_of(end.code, f"{end.what}\n{end.why}".strip(), cluster)
 
 
+def _said(end: CommandEnd) -> str:
+    """What has happened and why, without the details of further lines, which are in the cluster's own report."""
+    why = end.why.partition("\n")[0]
+    return f"{end.what.rstrip('.')}: {why}" if why else end.what
+
+
 def _by_command(end: CommandEnd, cluster: str, run: PastRun | None, target: KubernetesVersion) -> Result:
     """Of an attempt that began no run, or whose last run has an end: of several minors, this may be the one before the
     one that the exit code is of, of which nothing was begun then.
@@ -194,18 +200,18 @@ def _by_command(end: CommandEnd, cluster: str, run: PastRun | None, target: Kube
                 return Result("broken", name, cause_of("", said.replace(name, ""), cluster), said)
             return Result("succeeded", name)
         case 4:
-            return Result("broken" if run and _left_failing(run) else "rolled-back", name, cause, where + end.what)
+            return Result("broken" if run and _left_failing(run) else "rolled-back", name, cause, where + _said(end))
         case 6 | 130:
-            return Result("interrupted", name, cause, where + end.what, open=between)
+            return Result("interrupted", name, cause, where + _said(end), open=between)
         case 5 if end.code == _UNREACHABLE and (between or not name):
             # Begun again like any interrupted one: then its API is asked first, as `onUnreachable` says.
-            return Result("interrupted", name, cause, where + end.what, open=between)
+            return Result("interrupted", name, cause, where + _said(end), open=between)
         case 5 if between or not name:
-            return Result("blocked", name, cause, where + end.what)
+            return Result("blocked", name, cause, where + _said(end))
         case 2 | 3:
-            return Result("blocked", name, cause, where + end.what)
+            return Result("blocked", name, cause, where + _said(end))
         case _:
-            return Result("broken", name, cause, where + end.what)
+            return Result("broken", name, cause, where + _said(end))
 
 
 def _by_journal(run: PastRun, cluster: str, target: KubernetesVersion) -> Result:

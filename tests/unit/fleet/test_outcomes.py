@@ -131,6 +131,20 @@ def test_rolled_back_with_something_left_failing(tmp_path: Path, left: str, expe
     assert left in result.reason
 
 
+def test_reason_says_why_a_run_was_rolled_back(tmp_path: Path) -> None:
+    """`fleet status` shows the cause, too, without the lines of its details."""
+    write_rolled_back(tmp_path, "", "rolled-back")
+    what, why = (
+        "The run was rolled back; the cluster is healthy.",
+        "gate continuity broken: no token is accepted\ndetail",
+    )
+    result = ended(tmp_path, CommandEnd(4, FIRST, "StepFailed", what, why))
+    assert (result.outcome, result.reason) == (
+        "rolled-back",
+        "The run was rolled back; the cluster is healthy: gate continuity broken: no token is accepted",
+    )
+
+
 def test_folder_whose_runs_are_gone(tmp_path: Path) -> None:
     """Where there was a run before, and there is none now, nothing is known."""
     assert ended(tmp_path, None, before=FIRST).open
