@@ -187,7 +187,8 @@ def _bring_image(fleet: LabFleet) -> None:
         command = [*lab.ssh(_WORKER), "ctr -n k8s.io images import -"]
         subprocess.run(command, stdin=archive, capture_output=True, check=True, timeout=stretched(120))
     name = f"{_REPOSITORY}@{fleet.release.digest}"
-    lab.run(_WORKER, f"ctr -n k8s.io images tag {fleet.release.name} {name}")
+    # By the first of its names, as Docker would complete it, containerd's CRI plugin looks for the image.
+    lab.run(_WORKER, f"ctr -n k8s.io images tag {fleet.release.name} docker.io/library/{fleet.release.name} {name}")
 
 
 def _install_chart(fleet: LabFleet) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from testkit.command import says
 from testkit.fleet_release import fleet_release
 from testkit.lab_cluster import TARGET, LabCluster, until
 from testkit.lab_fleet import LabFleet, lab_fleet
@@ -66,7 +67,7 @@ def test_bad_flag_does_not_get_from_the_canary_to_production(fleet: LabFleet, re
     assert ended.exit_code == 4, ended
     canary = fleet.clusters[CANARY]
     assert outcome(canary) == "rolled-back", ended
-    assert "service-account-issuer" in ended.stderr, ended
+    says(ended, "canary: rolled-back: ", "no longer accepts tokens")
     assert set(canary.versions().values()) == version and not canary.unready()
     assert "other.example" not in canary.helm("get", "manifest", "kube-apiserver")
     assert traces(fleet) == before
@@ -135,9 +136,8 @@ def traces(fleet: LabFleet) -> Mapping[str, Any]:
 
 
 def outcome(cluster: LabCluster) -> object:
-    """Of the newest run, by the journal that was brought from the cluster."""
-    (end,) = (each for each in cluster.journal() if each["type"] == "RunEnded")
-    return end["data"]["outcome"]
+    """Of the newest run, by the journal that was brought from the cluster; one that was resumed has two ends."""
+    return [each["data"]["outcome"] for each in cluster.journal() if each["type"] == "RunEnded"][-1]
 
 
 def nothing_failed(clients: Mapping[str, AvailabilityProbe]) -> Mapping[str, Mapping[str, float]]:
