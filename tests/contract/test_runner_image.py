@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +27,12 @@ for line in subprocess.run(["dpkg-query", "-Wf", form], capture_output=True, tex
     print(line.replace("@1:", "@1%3A").replace("@2:", "@2%3A"))
 for found in importlib.metadata.distributions():
     print("pkg:pypi/%s@%s" % (re.sub("[-_.]+", "-", found.metadata["Name"]).lower(), found.version))
+"""
+_PINS = """
+import sys, upgrader
+from upgrader.fleet.job_process import pins_text
+print(pins_text())
+print(upgrader.__file__, file=sys.stderr)
 """
 
 
@@ -69,6 +78,18 @@ def test_a_folder_is_checked_in_it(built: Built, tmp_path: Path) -> None:
     assert checked.returncode == 3, checked
     refused = [each for each in json.loads(checked.stdout)["findings"] if each["id"] == "charts.refused"]
     assert "image.repository" in json.dumps(refused), checked
+
+
+def test_a_campaign_finds_its_own_upgrader_in_it(built: Built, tmp_path: Path) -> None:
+    """Installed from the same wheel, `fleet run` pins what the image has: its Jobs aren't refused."""
+    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(tmp_path)]
+    subprocess.run([*install, str(built.wheel)], check=True)
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    asking = [sys.executable, "-c", _PINS]
+    installed = subprocess.run(asking, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+    in_image = built.container.run("python3", "-c", _PINS)
+    assert in_image.returncode == 0 and in_image.stdout == installed.stdout, in_image
+    assert str(tmp_path) in installed.stderr, "it is not the checkout that was asked"
 
 
 def test_bill_of_materials_is_what_the_image_says_of_itself(built: Built, tmp_path: Path) -> None:
