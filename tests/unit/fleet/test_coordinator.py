@@ -15,6 +15,7 @@ import pytest
 
 from testkit.fakes.clock import FakeClock
 from testkit.fleet_folder import server_of, write_fleet, write_kubeconfig
+from testkit.waiting import stretched
 from tests.unit.fleet.test_open_runs import write_later
 from upgrader.engine.journal import record
 from upgrader.engine.journal.journal_file import JOURNAL, Journal
@@ -509,7 +510,7 @@ def test_gate_of_a_cluster_that_answers_too_late(machine: Machine) -> None:
     look_until(one, lambda state: state.clusters["a"].gate == "")
     one.inquiry = Inquiry(seconds=0.0)
     hangs = Event()
-    machine.at_gate = lambda: hangs.wait(60)
+    machine.at_gate = lambda: hangs.wait(stretched(60))
     machine.clock.sleep(61)
     one.look()
     hangs.set()
