@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from testkit.command import says
-from testkit.fleet_release import fleet_release
 from testkit.lab_cluster import TARGET, LabCluster, until
-from testkit.lab_fleet import LabFleet, lab_fleet
+from tests.soak.fleet_release import fleet_release
+from tests.soak.lab_fleet import LabFleet, lab_fleet
 from upgrader.gates.availability.prober_control import AvailabilityProbe
 from upgrader.gates.kubernetes_kinds import SECRETS
 

@@ -14,10 +14,10 @@ from pathlib import Path
 import yaml
 
 from testkit.command import Ended, upgrader
-from testkit.fleet_release import FleetRelease
 from testkit.lab_cluster import TARGET, LabCluster, make_cluster
 from testkit.labs import every_address
 from testkit.waiting import stretched, waiting
+from tests.soak.fleet_release import FleetRelease
 from upgrader.fleet.job_objects import CONTAINER, JOBS
 from upgrader.gates.availability.prober_control import AvailabilityProbe
 from upgrader.gates.kubernetes_kinds import NAMESPACES, PODS, SECRETS
