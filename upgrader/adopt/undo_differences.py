@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from upgrader.adopt.facts import ADOPTED, COMPONENTS, ControllerFacts, StaticPod, flags_of
-from upgrader.adopt.values import HANDED_OVER
+from upgrader.adopt.values import CA_FOR_ALL, HANDED_OVER
 from upgrader.errors import Blocked
 from upgrader.model.emulation import emulated_by, minor_text
 from upgrader.model.manifest import objects_in
@@ -97,12 +97,17 @@ def _differences(pod: StaticPod, released: Released | None) -> Iterator[str]:
         return
     for name in sorted({*pod.flags, *released.flags} - _CHARTS_OWN):
         before, now = pod.flags.get(name), released.flags.get(name)
-        if before != now and not (name == "token-auth-file" and before is None and now == _CHARTS_TOKENS):
+        if before != now and not (before is None and _adoptions_own(name, now)):
             yield f"{pod.component}: {_flag(name, now)}, in the manifest {_flag(name, before)}"
     kept = _env(pod.container)
     for name in sorted({*kept, *released.env}):
         if kept.get(name) != released.env.get(name):
             yield f"{pod.component}: the variable {name}"
+
+
+def _adoptions_own(name: str, now: tuple[str, ...] | None) -> bool:
+    """Whether a flag that kubeadm's manifest lacks came with the adoption, and is as without it."""
+    return (name == "token-auth-file" and now == _CHARTS_TOKENS) or (name in CA_FOR_ALL and now == ("",))
 
 
 def _flag(name: str, values: tuple[str, ...] | None) -> str:

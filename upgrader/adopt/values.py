@@ -18,6 +18,7 @@ from upgrader.adopt.proxy_kubeconfig import proxy_server
 from upgrader.gates.manifest_workloads import pod_spec
 
 __all__ = [
+    "CA_FOR_ALL",
     "HANDED_OVER",
     "base_values",
     "container_image",
@@ -40,7 +41,7 @@ _CA_FOLDERS = (
 )
 """As the charts have them by default."""
 
-_CA_FOR_ALL = ("cluster-signing-cert-file", "cluster-signing-key-file")
+CA_FOR_ALL = ("cluster-signing-cert-file", "cluster-signing-key-file")
 
 Values = dict[str, Any]
 
@@ -199,7 +200,7 @@ def _without_a_ca_for_all(pod: StaticPod) -> Mapping[str, tuple[str, ...]]:
     flags for all, where a static pod has only those.
     """
     signs = any(name.startswith("cluster-signing-") and name.endswith("-file") for name in pod.flags)
-    return dict.fromkeys(_CA_FOR_ALL, ("",)) if signs else {}
+    return dict.fromkeys(CA_FOR_ALL, ("",)) if signs else {}
 
 
 def extra_args(flags: Mapping[str, tuple[str, ...]]) -> dict[str, str | list[str]]:

@@ -10,6 +10,7 @@ import yaml
 from tests.unit.adopt.kubeadm_cluster import FLAGS, static_pod
 from upgrader.adopt.facts import ControllerFacts
 from upgrader.adopt.undo_differences import check_undo, images_to_restore, released_in
+from upgrader.adopt.values import CA_FOR_ALL
 from upgrader.errors import Blocked
 from upgrader.model.cluster import Host
 from upgrader.onhost.certificates.new_signer import SIGNING
@@ -41,6 +42,17 @@ def retired(*more: str, **container: object) -> ControllerFacts:
 def test_what_the_charts_add_is_no_difference() -> None:
     """An adoption that nothing has changed since can be undone."""
     check_undo([retired()], released_in([manifest(*CHARTS)]))
+
+
+def test_an_adoption_with_a_ca_for_each_signer_can_be_undone() -> None:
+    """The chart's kube-controller-manager gets empty flags of one CA for all, which kubeadm's manifest lacks."""
+    name, own = "kube-controller-manager", "--cluster-signing-kubelet-client-cert-file=/etc/kubernetes/pki/kubelets.crt"
+    static = static_pod(name, own)
+    flags = {flag: values for flag, values in static.flags.items() if flag not in CA_FOR_ALL}
+    controller = ControllerFacts(HOST, {}, {name: replace(static, flags=flags)})
+    check_undo([controller], released_in([manifest(own, *(f"--{flag}=" for flag in CA_FOR_ALL), component=name)]))
+    with pytest.raises(Blocked, match="--cluster-signing-cert-file=/new.crt"):
+        check_undo([controller], released_in([manifest(own, "--cluster-signing-cert-file=/new.crt", component=name)]))
 
 
 @pytest.mark.parametrize(
