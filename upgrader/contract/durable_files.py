@@ -189,8 +189,11 @@ def copier(source: Name) -> Callable[[BinaryIO], object]:
 
 
 def _keep_label(path: Name, new: Name) -> None:
-    """Without SELinux, and where the old file isn't there, there is none; its folder gives the new one a label then."""
-    with contextlib.suppress(OSError):
+    """Without SELinux, and where the old file isn't there, there is none; its folder gives the new one a label then.
+
+    Python has these calls on Linux alone, and the runner's own files may be elsewhere.
+    """
+    with contextlib.suppress(OSError, AttributeError):
         os.setxattr(new, _LABEL, os.getxattr(path, _LABEL))
 
 

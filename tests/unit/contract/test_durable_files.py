@@ -21,6 +21,15 @@ def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["etcd.yaml"]
 
 
+def test_a_system_without_labels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The runner's journal is written on systems for which Python has no such calls, as macOS."""
+    for call in ("getxattr", "setxattr"):
+        monkeypatch.delattr(os, call)
+    (tmp_path / "point.json").write_text("old")
+    rewrite(str(tmp_path / "point.json"), b"new")
+    assert (tmp_path / "point.json").read_text() == "new"
+
+
 def test_a_file_that_was_not_there(tmp_path: Path) -> None:
     """Only its owner can read it."""
     rewrite(str(tmp_path / "point.json"), b"kept")
