@@ -110,8 +110,8 @@ class Originals:
         note: Callable[[str], None],
         running: RunningAddons = NOTHING_RUNS,
     ) -> None:
-        """Restore what `read` returned, with the images and the configuration of what runs; kube-proxy otherwise at the
-        version that runs now.
+        """Restore what `read` returned, with the images, the configuration and the number of pods of what runs;
+        kube-proxy otherwise at the version that runs now.
         """
         for manifest in manifests:
             kind = kind_of(manifest)
@@ -122,6 +122,8 @@ class Originals:
             if changed:
                 note(f"ConfigMap {restored['metadata']['name']} keeps {', '.join(changed)} of the release")
             namespace = SYSTEM if kind.namespaced else ""
+            if restored["kind"] == "Deployment":
+                self._keep_size(restored)
             try:
                 self.kube.replace(kind, restored, namespace)
             except ApiError as error:
@@ -130,6 +132,12 @@ class Originals:
                 self.kube.create(kind, restored, namespace)
         names = add_ons((kind_of(manifest), manifest["metadata"]["name"]) for manifest in manifests)
         note(f"restored as kubeadm made it: {names or 'nothing'}")
+
+    def _keep_size(self, restored: dict[str, Any]) -> None:
+        """With as many pods as now, whoever has scaled it."""
+        live = self.kube.get(kind_of(restored), restored["metadata"]["name"], SYSTEM) or {}
+        if (size := (live.get("spec") or {}).get("replicas")) is not None:
+            restored["spec"]["replicas"] = size
 
     def forget(self) -> None:
         """Remove the kept objects from every place."""

@@ -60,7 +60,9 @@ def as_running(original: Mapping[str, Any], running: RunningAddons) -> tuple[dic
 
 
 def _content(key: str, text: str) -> Any:
-    """What a text says, however it is written: a chart sorts the keys, and leaves out what is empty."""
+    """What a text says, however it is written: a chart sorts the keys, and leaves out what is empty. Zero and false
+    aren't: where kube-proxy has another default, they are settings.
+    """
     if key == "Corefile":
         return [line.rstrip() for line in text.strip().splitlines()]
     try:
@@ -72,5 +74,5 @@ def _content(key: str, text: str) -> Any:
 def _without_empty(value: Any) -> Any:
     if isinstance(value, dict):
         found = {key: _without_empty(each) for key, each in value.items()}
-        return {key: each for key, each in found.items() if each not in (None, "", 0, False, [], {})}
+        return {key: each for key, each in found.items() if each is not None and each not in ("", [], {})}
     return [_without_empty(each) for each in value] if isinstance(value, list) else value

@@ -297,6 +297,31 @@ def test_a_configuration_that_says_the_same_is_restored_as_kubeadm_wrote_it(plac
     assert "keeps" not in "\n".join(notes)
 
 
+@pytest.mark.parametrize(("was", "now"), [("null", "0"), ("true", "false"), ("null", "false")])
+def test_a_zero_is_not_as_nothing(place: Place, was: str, now: str) -> None:
+    """kube-proxy's `maxPerCore: 0` leaves the kernel's limit alone, which it otherwise sets; an absent
+    `localhostNodePorts` is true.
+    """
+    place.kube.put(CONFIG_MAPS, config_map("kube-proxy", **{"config.conf": f"conntrack: {{x: {was}}}\n"}), SYSTEM)
+    SaveOriginalsStep(place.originals).apply(quiet)
+    manifest = yaml.safe_dump(config_map("kube-proxy", **{"config.conf": f"conntrack: {{x: {now}}}\n"}))
+    place.helm.install("kubernetes", manifest)
+    UninstallStep("kubernetes", place.helm, place.originals, V136, addons_in([manifest])).apply(quiet)
+    assert data_of(place, "kube-proxy")["config.conf"] == f"conntrack: {{x: {now}}}\n"
+
+
+def test_as_many_pods_of_coredns_as_now_stay(place: Place) -> None:
+    """An undo that returned to the two of then would take the DNS of a cluster that has grown since."""
+    dns = dict(place.kube.get(DEPLOYMENTS, "coredns", SYSTEM) or {})
+    place.kube.put(DEPLOYMENTS, {**dns, "spec": {**dns["spec"], "replicas": 2}}, SYSTEM)
+    SaveOriginalsStep(place.originals).apply(quiet)
+    place.kube.put(DEPLOYMENTS, {**dns, "spec": {**dns["spec"], "replicas": 12}}, SYSTEM)
+    place.helm.install("kubernetes", "")
+    UninstallStep("kubernetes", place.helm, place.originals, V136).apply(quiet)
+    found = place.kube.get(DEPLOYMENTS, "coredns", SYSTEM)
+    assert found is not None and found["spec"]["replicas"] == 12
+
+
 @pytest.mark.parametrize(
     ("proxy", "dns", "kept", "names"),
     [
