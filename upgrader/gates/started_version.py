@@ -80,7 +80,7 @@ class AskedVersions:
                 if said not in (None, wanted):
                     return pending(
                         f"{ref}: container {item.name} of pod {pod.name} says that it is {said}, and its image is "
-                        f"{item.spec_image}",
+                        f"{item.spec_image}, which has to be {wanted}",
                         remedy=f"Check which version the registry has under that name. {describe_workload(ref)}",
                     )
         return None
