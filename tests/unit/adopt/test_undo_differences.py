@@ -51,7 +51,7 @@ def test_an_adoption_with_a_ca_for_each_signer_can_be_undone() -> None:
     flags = {flag: values for flag, values in static.flags.items() if flag not in CA_FOR_ALL}
     controller = ControllerFacts(HOST, {}, {name: replace(static, flags=flags)})
     check_undo([controller], released_in([manifest(own, *(f"--{flag}=" for flag in CA_FOR_ALL), component=name)]))
-    with pytest.raises(Blocked, match="--cluster-signing-cert-file=/new.crt"):
+    with pytest.raises(Blocked, match=r"--cluster-signing-cert-file=/new\.crt"):
         check_undo([controller], released_in([manifest(own, "--cluster-signing-cert-file=/new.crt", component=name)]))
 
 
