@@ -20,6 +20,8 @@ __all__ = ["Restart", "restart_pod", "restarted"]
 _SECONDS = 5.0
 _NAMESPACE = "kube-system"
 _COMPONENTS = ("kube-scheduler", "kube-controller-manager")
+_LEAST = 2
+"""With fewer pods, a restart would be an outage."""
 
 Restart = ChosenPod | str
 """The pod that is to be evicted once it is written down; or why there is nothing more to do now, "": it was replaced by
@@ -42,8 +44,10 @@ def restarted(kube: Kube, chosen: ChosenPod | None) -> Restart:
     pods, replicas = _pods(kube, chosen.component)
     old = next((pod for pod in pods if pod.uid == chosen.uid), None)
     if old is None:
-        ready = sum(pod.ready and not pod.deleting for pod in pods)
-        said = f"Deployment {_NAMESPACE}/{chosen.component} has {ready} of {replicas} ready pods"
+        ready, name = sum(pod.ready and not pod.deleting for pod in pods), f"{_NAMESPACE}/{chosen.component}"
+        if replicas < _LEAST:  # it was deleted or scaled down: no pod has shown that it can start again
+            return f"Deployment {name} is missing or has fewer than {_LEAST} replicas since {chosen.pod} was chosen"
+        said = f"Deployment {name} has {ready} of {replicas} ready pods"
         return "" if ready >= replicas else f"{said} since {chosen.pod} was evicted"
     if old.deleting:
         return f"pod {_NAMESPACE}/{chosen.pod}, which was evicted, is still terminating"
@@ -72,7 +76,7 @@ def _followers(kube: Kube, component: str) -> tuple[Pod, ...]:
     pods, replicas = _pods(kube, component)
     holder = str(((kube.get(LEASES, component, _NAMESPACE) or {}).get("spec") or {}).get("holderIdentity") or "")
     host = holder.rpartition("_")[0]  # a pod's name, or on the host's network its node's
-    whole = len(pods) == replicas >= 2 and all(pod.ready and not pod.deleting for pod in pods)
+    whole = len(pods) == replicas >= _LEAST and all(pod.ready and not pod.deleting for pod in pods)
     leaders = [pod for pod in pods if host in (pod.name, pod.node)]
     return tuple(pod for pod in pods if pod not in leaders) if whole and leaders else ()
 

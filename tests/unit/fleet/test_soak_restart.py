@@ -126,6 +126,19 @@ def test_budgets_are_respected() -> None:
     assert restarted(kube, chosen) == "pod kube-system/s-b, which was evicted, is still terminating"
 
 
+@pytest.mark.parametrize("left", [None, 0, 1])
+def test_component_that_is_gone_was_not_restarted(left: int | None) -> None:
+    """A Deployment that was deleted or scaled down since its pod was chosen shows nothing: it is not a success."""
+    kube = FakeKube()
+    put(kube, SCHEDULER, "s-a", leader="s-a_5f0c")
+    if left is None:
+        kube.delete(WORKLOADS["Deployment"], SCHEDULER, "kube-system")
+    else:
+        kube.patch(WORKLOADS["Deployment"], SCHEDULER, {"spec": {"replicas": left}}, "kube-system")
+    said = restarted(kube, ChosenPod(SCHEDULER, "s-b", "uid-s-b"))
+    assert isinstance(said, str) and "kube-system/kube-scheduler" in said
+
+
 def test_cluster_of_a_kubeconfig(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is the one that the kubeconfig leads to which is asked."""
     kube = FakeKube()
