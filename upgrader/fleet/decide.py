@@ -18,14 +18,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from math import ceil
 
 from upgrader.fleet.model import Fleet, FleetCluster, Stage
 from upgrader.fleet.state import CampaignState, ClusterState, clocks_disagree
-from upgrader.fleet.windows import next_opening
+from upgrader.fleet.windows import Opening, next_opening
 from upgrader.model.first_few import first_few
 
 __all__ = [
@@ -426,7 +426,7 @@ class _Deciding:
         self.soaks += [each.name for each in asked]
         said = gate or next((f"{each.name}: {each.soak_reason}" for each in asked if each.soak_reason), "")
         reason = f"the end of its soak: {len(asked)} of its clusters must answer at the target" + (said and f": {said}")
-        limit = until + timedelta(seconds=ANSWER_SECONDS)
+        limit = max(self._restart_times(stage, until)) + timedelta(seconds=ANSWER_SECONDS)
         if self.now < limit:
             return Wait(reason, limit)
         return Wait(f"{reason}; to skip a lost cluster: upgrader fleet skip CLUSTER --reason TEXT", person=True)
@@ -436,6 +436,21 @@ class _Deciding:
         gates = not stage.soak_gates or each.gate == ""
         return passed and gates and (each.pod_restarted or not stage.soak_restart)
 
+    def _restart_times(self, stage: Stage, until: datetime) -> Iterator[datetime]:
+        """When restarts could begin since the end of the soak, and when there was progress in one: a window may open
+        long after that end, and as many clusters as are restarted at once are waited for by the others.
+        """
+        yield until
+        for cluster in self.fleet.members[stage.name] if stage.soak_restart else ():
+            each = self._of(cluster)
+            if each.restart_since is not None:
+                yield each.restart_since
+            elif each.phase == "succeeded" and (opening := self._opening(cluster, until)):
+                yield min(opening.begins, self.now)
+
+    def _opening(self, cluster: FleetCluster, now: datetime) -> Opening | None:
+        return next_opening(cluster.labels, self.fleet.windows, self.fleet.exclusions, now, RESTART_SECONDS)
+
     def _restart(self, stage: Stage) -> Wait | None:
         """Restart a pod where that may begin now, or has; what it waits for, if it may nowhere yet."""
         members = self.fleet.members[stage.name]
@@ -444,9 +459,7 @@ class _Deciding:
         most, later = stage.max_concurrency.at_once(len(members)), list[datetime]()
         for cluster in left:
             if self._of(cluster).chosen is None:
-                opening = next_opening(
-                    cluster.labels, self.fleet.windows, self.fleet.exclusions, self.now, RESTART_SECONDS
-                )
+                opening = self._opening(cluster, self.now)
                 if opening is not None and opening.begins > self.now:
                     later.append(opening.begins)
                 if opening is None or opening.begins > self.now:

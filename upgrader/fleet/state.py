@@ -89,6 +89,8 @@ class ClusterState:
     chosen: ChosenPod | None = None
     """The pod that is restarted in its soak."""
     pod_restarted: bool = False
+    restart_since: datetime | None = None
+    """When that pod was chosen, or, afterwards, when it was replaced."""
     counted: Mapping[str, int] = field(default_factory=dict)
     """API server, as in `RequestsCounted` → how many of its requests don't count for the soak."""
     servers: int = 1
@@ -255,9 +257,9 @@ def _cluster_after(
         case SoakChecked():
             return replace(cluster, soaked=time if event.passed else cluster.soaked, soak_reason=event.reason)
         case PodChosen():
-            return replace(cluster, chosen=event.chosen)
+            return replace(cluster, chosen=event.chosen, restart_since=time)
         case PodRestarted():
-            return replace(cluster, pod_restarted=True, soak_reason="")
+            return replace(cluster, pod_restarted=True, restart_since=time, soak_reason="")
         case SoakGateChecked():
             since = (cluster.gate_since or time) if event.gate else None
             return replace(

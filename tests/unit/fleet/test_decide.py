@@ -217,6 +217,23 @@ def test_restart_in_a_window() -> None:
     assert played.decide().restarts == ("a1",)
 
 
+def test_restart_in_a_window_long_after_the_soak() -> None:
+    """The hour after which a person is called begins with the restart, and not with the end of a soak whose window was
+    closed: `fleet run` doesn't end where it could go on.
+    """
+    closed = Exclusion(Selector(), date(2026, 12, 1), date(2026, 12, 3), ZoneInfo("UTC"))
+    soaking = stage("a", max_concurrency=IntOrPercent(1), soak_seconds=60.0, soak_restart=True)
+    played = Campaign(fleet(soaking, clusters="a1 a2", exclusions=(closed,))).ran("a1").ran("a2")
+    played.now = datetime(2026, 12, 4, tzinfo=UTC)
+    for name in ("a1", "a2"):
+        assert played.decide().restarts == (name,) and played.decide().stages["a"].timed
+        played.tell(PodChosen(name, ChosenPod("kube-scheduler", "kube-scheduler-1", "u")), minutes=1)
+        assert played.decide().restarts == (name,) and played.decide().stages["a"].timed
+        played.tell(PodRestarted(name), minutes=59)
+    assert played.decide().soaks == ("a1", "a2") and played.decide().stages["a"].timed
+    assert played.tell(minutes=120).decide().stages["a"].person, "one that never answers is a person's"
+
+
 def test_approval() -> None:
     """A stage that needs an approval says how to give it, and waits for a person."""
     played = Campaign(fleet(stage("a", approval=True), clusters="a1"))
