@@ -21,13 +21,15 @@ from upgrader.steps.rehearsal.result import Result, result_of
 from upgrader.steps.rehearsal.servers import Server
 from upgrader.steps.rehearsal.unit import MEMORY_BYTES, UNIT_SECONDS, asked_of, unit_command, unit_name
 
-__all__ = ["RehearsalHost"]
+__all__ = ["TAR", "RehearsalHost"]
 
 _PLACE = "/var/lib/upgrader-rehearsal"
 _SEND_SECONDS = 1800
 _READY_SECONDS = 2400.0
 """For three images that are pulled."""
 _MEASURE_SECONDS = 120.0
+TAR = ("--create", "--file=-", "--dereference", "--hard-dereference", "--absolute-names")
+"""Only files and folders: also where two of the flags name one file, as by a link."""
 _REMOVE_SECONDS = 180.0
 
 # The unit may write there alone, so that the folder has to be there before it.
@@ -109,7 +111,7 @@ class RehearsalHost:
 
     def _given(self, member: EtcdMember, files: Sequence[str], sent: Callable[[], None]) -> Iterator[bytes]:
         """Through this process's memory, and never to a disk of this machine."""
-        words = ("--create", "--file=-", "--dereference", "--absolute-names", f"--directory={member.work}")
+        words = (*TAR, f"--directory={member.work}")
         yield from self.hosts.stream(member.host, ["tar", *words, SCRATCH, *files], timeout_seconds=_SEND_SECONDS)
         sent()
 

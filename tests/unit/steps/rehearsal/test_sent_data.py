@@ -16,6 +16,7 @@ import pytest
 from upgrader.onhost.common.questions import Failed
 from upgrader.onhost.rehearsal import outgoing, ready, rehearse, room
 from upgrader.onhost.rehearsal.receive import receive
+from upgrader.steps.rehearsal.rehearsal_host import TAR
 
 IMAGE = "registry.k8s.io/kube-apiserver:v1.37.1"
 GIB = 1 << 30
@@ -40,10 +41,9 @@ class Source:
         outgoing.main(json.dumps(asked))
         return json.loads(capsys.readouterr().out)
 
-    def archive(self) -> bytes:
+    def archive(self, *more: Path) -> bytes:
         """As its tar makes it, with the options of `RehearsalHost`."""
-        command = ["tar", "--create", "--file=-", "--dereference", "--absolute-names"]
-        command += [f"--directory={self.data.parent}", "scratch", str(self.keys)]
+        command = ["tar", *TAR, f"--directory={self.data.parent}", "scratch", str(self.keys), *map(str, more)]
         return subprocess.run(command, capture_output=True, check=True).stdout
 
 
@@ -69,6 +69,14 @@ def test_what_is_sent_arrives_in_a_private_folder(
     arrived = work / "files" / str(source.keys)[1:]
     assert arrived.read_text() == "a key"
     assert arrived.stat().st_mode & 0o077 == 0 and (work / "scratch").stat().st_mode & 0o077 == 0
+
+
+def test_one_file_under_two_names_arrives_under_both(source: Source, tmp_path: Path) -> None:
+    """As where `/etc/kubernetes/pki` leads to `/etc/kubernetes/ssl`, and flags use both."""
+    (source.keys.parent.parent / "pki").symlink_to(source.keys.parent)
+    other, work = source.keys.parent.parent / "pki" / source.keys.name, tmp_path / "work"
+    receive(io.BytesIO(source.archive(other)), str(work), "scratch", file_count=4, byte_count=45_010)
+    assert all((work / "files" / str(path)[1:]).read_text() == "a key" for path in (source.keys, other))
 
 
 def test_what_was_cut_off_is_refused(source: Source, tmp_path: Path) -> None:
