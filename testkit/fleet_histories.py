@@ -167,6 +167,10 @@ class _Oracle:
         if book.pod == "old":
             self._times(name, now, timedelta(minutes=10))
 
+    def may_evict(self, name: str, now: datetime) -> None:
+        """Raise Broken where no pod of this cluster may be evicted now, whenever it was chosen."""
+        self._times(name, now, timedelta())
+
     def is_over(self, now: datetime) -> None:
         """Raise Broken where the campaign isn't done."""
         for number in range(len(self.fleet.stages)):
@@ -436,6 +440,10 @@ class _Play:
             raise Broken(f"pods of two domains were restarted at once: {decision.restarts}")
         for others, name in enumerate(decision.restarts):
             self.oracle.may_restart(name, self.now, others)
+            if name in decision.evictions:
+                self.oracle.may_evict(name, self.now)
+            elif books[name].pod == "old":
+                raise Broken(f"a pod of {name} was chosen that may not be evicted")
             if self.dice.random() < 0.8:
                 first = books[name].pod == "old"
                 books[name].pod = "chosen" if first else "new"

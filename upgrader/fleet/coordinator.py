@@ -226,7 +226,8 @@ class Coordinator:
                 each = state.clusters[name]
                 cluster, stage = self.fleet.by_name[name], self.fleet.stage_of[name]
                 if name in decision.restarts:
-                    asked[name] = partial(self.questions.restart_in_soak, cluster, each, stage)
+                    question, may_begin = self.questions.restart_in_soak, name in decision.evictions
+                    asked[name] = partial(question, cluster, each, stage, may_begin=may_begin)
                 elif name in soaks:
                     asked[name] = partial(self.questions.in_soak, cluster, each, self.fleet.target, stage)
                 elif name in decision.gates:

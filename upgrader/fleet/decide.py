@@ -110,6 +110,10 @@ class Decision:
     """Clusters to ask for the gates of their soak."""
     restarts: tuple[str, ...] = ()
     """Clusters in which a pod is restarted for their soak."""
+    evictions: tuple[str, ...] = ()
+    """Those of them in which one may be chosen, and evicted, now: the others were asked for that in a window that has
+    closed.
+    """
     skips: tuple[Skip, ...] = ()
     waits: dict[str, Wait] = field(default_factory=dict)
     """By the cluster's name."""
@@ -187,6 +191,7 @@ class _Deciding:
         self.checks: list[str] = []
         self.soaks: list[str] = []
         self.restarts: list[str] = []
+        self.evictions: list[str] = []
         self.skips: list[Skip] = []
         self.waits: dict[str, Wait] = {}
         self.stages: dict[str, Wait] = {}
@@ -215,6 +220,7 @@ class _Deciding:
             tuple(each.name for each in self.fleet.clusters if self._uncounted(self._of(each))),
             tuple(each.name for each in self.fleet.clusters if self._gated(self._of(each))),
             tuple(self.restarts),
+            tuple(self.evictions),
             tuple(self.skips),
             self.waits,
             self.stages,
@@ -448,8 +454,8 @@ class _Deciding:
             elif each.phase == "succeeded" and (opening := self._opening(cluster, until)):
                 yield min(opening.begins, self.now)
 
-    def _opening(self, cluster: FleetCluster, now: datetime) -> Opening | None:
-        return next_opening(cluster.labels, self.fleet.windows, self.fleet.exclusions, now, RESTART_SECONDS)
+    def _opening(self, cluster: FleetCluster, now: datetime, seconds: float = RESTART_SECONDS) -> Opening | None:
+        return next_opening(cluster.labels, self.fleet.windows, self.fleet.exclusions, now, seconds)
 
     def _restart(self, stage: Stage) -> Wait | None:
         """Restart a pod where that may begin now, or has; what it waits for, if it may nowhere yet."""
@@ -458,15 +464,16 @@ class _Deciding:
         left.sort(key=lambda each: self._of(each).chosen is None)  # those that have begun first
         most, later = stage.max_concurrency.at_once(len(members)), list[datetime]()
         for cluster in left:
-            if self._of(cluster).chosen is None:
-                opening = self._opening(cluster, self.now)
-                if opening is not None and opening.begins > self.now:
-                    later.append(opening.begins)
-                if opening is None or opening.begins > self.now:
-                    continue
+            begun = self._of(cluster).chosen is not None
+            opening = self._opening(cluster, self.now, 0.0 if begun else RESTART_SECONDS)
+            is_open = opening is not None and opening.begins <= self.now
+            if not begun and not is_open:
+                later += [opening.begins] if opening else []
+                continue
             domains = {self.fleet.domain_of(name) for name in self.restarts} | set(self.domains)
             if len(self.restarts) < most and domains <= {self.fleet.domain_of(cluster.name)}:
                 self.restarts.append(cluster.name)
+                self.evictions += [cluster.name] if is_open else []
         if not left or self.restarts:
             return None
         return Wait("the restart of a pod, in its window", min(later)) if later else None

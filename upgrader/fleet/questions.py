@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Protocol
 
 from upgrader.config.used_kubeconfig import UsedKubeconfig
 from upgrader.engine.history.journal_in_secrets import secret_name
@@ -38,6 +39,12 @@ can't be read.
 def at_home(_folder: Path, _kubeconfig: Path) -> Unread:
     """Where runs are begun in the cluster folder itself, it has their journals already."""
     return Unread()
+
+
+class RestartPod(Protocol):
+    """As `restart_pod`."""
+
+    def __call__(self, kubeconfig: Path, chosen: ChosenPod | None, *, may_begin: bool) -> Restart: ...
 
 
 @dataclass(frozen=True)
@@ -85,7 +92,7 @@ class Questions:
     """Asks the cluster that a kubeconfig leads to, and its folder, whether a process may be changing it."""
     gates: Callable[[Path, str, Sequence[str], float], GateAnswer] = field(default_factory=lambda: SoakGates().ask)
     """Asks the gates of a cluster folder, as `SoakGates.ask`."""
-    restart: Callable[[Path, ChosenPod | None], Restart] = restart_pod
+    restart: RestartPod = restart_pod
     """Restarts a pod of the cluster that a kubeconfig leads to."""
 
     def before(self, cluster: FleetCluster, digest: str, target: KubernetesVersion) -> Found:
@@ -112,18 +119,20 @@ class Questions:
         """Only what the gates of its soak say: its API is asked less often, as its metrics may be large."""
         return Found(gate=self._gate(cluster, state, stage.soak_gates))
 
-    def restart_in_soak(self, cluster: FleetCluster, state: ClusterState, stage: Stage) -> Found:
-        """The next step of the restart of a pod, with what the gates of the soak say."""
-        found = self._found(lambda: self._restarted(cluster, state))
+    def restart_in_soak(self, cluster: FleetCluster, state: ClusterState, stage: Stage, *, may_begin: bool) -> Found:
+        """The next step of the restart of a pod, with what the gates of the soak say; unless it `may_begin`, only
+        whether it is over.
+        """
+        found = self._found(lambda: self._restarted(cluster, state, may_begin=may_begin))
         gate = self._gate(cluster, state, stage.soak_gates) if stage.soak_gates else None
         return replace(found, gate=gate)
 
-    def _restarted(self, cluster: FleetCluster, state: ClusterState) -> Found:
+    def _restarted(self, cluster: FleetCluster, state: ClusterState, *, may_begin: bool) -> Found:
         used = self._kubeconfig(cluster, Inputs.parse(state.digest))
         if why := self._idle(cluster, used).reason:
             raise _Wrong("unended", f"no pod is restarted: {why}")
         with private_kubeconfig(used) as kubeconfig:
-            restart = self.restart(kubeconfig, state.chosen)
+            restart = self.restart(kubeconfig, state.chosen, may_begin=may_begin)
         return Found(reason=restart if isinstance(restart, str) else "", restart=restart)
 
     def _gate(self, cluster: FleetCluster, state: ClusterState, names: Sequence[str]) -> GateAnswer:

@@ -29,15 +29,15 @@ one that is ready.
 """
 
 
-def restart_pod(kubeconfig: Path, chosen: ChosenPod | None) -> Restart:
-    """The next step of a restart in the cluster that a kubeconfig leads to. Raises ApiError, and UsageError for a
-    kubeconfig that is wrong.
+def restart_pod(kubeconfig: Path, chosen: ChosenPod | None, *, may_begin: bool) -> Restart:
+    """The next step of a restart in the cluster that a kubeconfig leads to; unless it `may_begin`, nothing is chosen or
+    evicted. Raises ApiError, and UsageError for a kubeconfig that is wrong.
     """
     with open_api(kubeconfig, _SECONDS) as kube:
-        return restarted(kube, chosen)
+        return restarted(kube, chosen, may_begin=may_begin)
 
 
-def restarted(kube: Kube, chosen: ChosenPod | None) -> Restart:
+def restarted(kube: Kube, chosen: ChosenPod | None, *, may_begin: bool = True) -> Restart:
     """The same; `chosen` is the pod that was written down, None: none was."""
     if chosen is None:
         return _choose(kube)
@@ -51,6 +51,8 @@ def restarted(kube: Kube, chosen: ChosenPod | None) -> Restart:
         return "" if ready >= replicas else f"{said} since {chosen.pod} was evicted"
     if old.deleting:
         return f"pod {_NAMESPACE}/{chosen.pod}, which was evicted, is still terminating"
+    if not may_begin:
+        return f"pod {_NAMESPACE}/{old.name} was not evicted yet, and is not outside of the cluster's windows"
     if old not in _followers(kube, chosen.component):  # so it was not evicted yet
         return _choose(kube)
     try:

@@ -139,7 +139,8 @@ class Machine:
         self.gates_asked.append((folder, files, names, seconds))
         return self.gate
 
-    def restart(self, kubeconfig: Path, chosen: ChosenPod | None) -> Restart:
+    def restart(self, kubeconfig: Path, chosen: ChosenPod | None, *, may_begin: bool) -> Restart:
+        assert may_begin, "there is no window"
         name = server_of(kubeconfig)
         uid = self.pods.setdefault(name, "old")
         if chosen is None:

@@ -202,8 +202,8 @@ def test_soak_with_a_restart() -> None:
 
 
 def test_restart_in_a_window() -> None:
-    """It is a change of the cluster: outside of its windows and in exclusions it doesn't begin, and one that has begun
-    is finished.
+    """It is a change of the cluster: outside of its windows and in exclusions it doesn't begin. Where a pod was chosen,
+    only whether it was replaced is asked there: a budget may have refused its eviction.
     """
     closed = Exclusion(Selector(), date(2026, 12, 1), date(2026, 12, 1), ZoneInfo("UTC"))
     soaking = stage("a", soak_seconds=60.0, soak_restart=True)
@@ -212,9 +212,12 @@ def test_restart_in_a_window() -> None:
     opens = datetime(2026, 12, 2, tzinfo=UTC)
     assert played.decide().stages["a"] == Wait("the restart of a pod, in its window", opens)
     played.tell(PodChosen("a2", ChosenPod("kube-scheduler", "kube-scheduler-1", "u")))
-    assert played.decide().restarts == ("a2",)
+    assert played.decide().restarts == ("a2",) and played.decide().evictions == ()
+    before, played.now = played.now, opens
+    assert played.decide().evictions == ("a2", "a1")
+    played.now = before
     played.tell(PodRestarted("a2")).now = opens
-    assert played.decide().restarts == ("a1",)
+    assert played.decide().restarts == played.decide().evictions == ("a1",)
 
 
 def test_restart_in_a_window_long_after_the_soak() -> None:

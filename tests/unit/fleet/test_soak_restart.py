@@ -139,6 +139,20 @@ def test_component_that_is_gone_was_not_restarted(left: int | None) -> None:
     assert isinstance(said, str) and "kube-system/kube-scheduler" in said
 
 
+def test_outside_of_windows() -> None:
+    """A pod whose eviction was refused until its window closed isn't evicted later, nor is another one chosen; one that
+    was replaced counts.
+    """
+    kube = FakeKube()
+    put(kube, SCHEDULER, "s-a", "s-b", leader="s-a_5f0c")
+    chosen = ChosenPod(SCHEDULER, "s-b", "uid-s-b")
+    said = restarted(kube, chosen, may_begin=False)
+    assert said == "pod kube-system/s-b was not evicted yet, and is not outside of the cluster's windows"
+    put(kube, SCHEDULER, "s-a", "s-b", leader="s-b_5f0c")
+    assert restarted(kube, chosen, may_begin=False) == said and kube.get(PODS, "s-b", "kube-system")
+    assert restarted(kube, ChosenPod(SCHEDULER, "s-c", "uid-s-c"), may_begin=False) == ""
+
+
 def test_cluster_of_a_kubeconfig(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is the one that the kubeconfig leads to which is asked."""
     kube = FakeKube()
@@ -150,4 +164,4 @@ def test_cluster_of_a_kubeconfig(monkeypatch: pytest.MonkeyPatch) -> None:
         yield kube
 
     monkeypatch.setattr(soak_restart, "open_api", open_api)
-    assert restart_pod(Path("k"), None) == ChosenPod(SCHEDULER, "s-b", "uid-s-b")
+    assert restart_pod(Path("k"), None, may_begin=True) == ChosenPod(SCHEDULER, "s-b", "uid-s-b")
