@@ -22,6 +22,8 @@ _NAMESPACE = "kube-system"
 _COMPONENTS = ("kube-scheduler", "kube-controller-manager")
 _LEAST = 2
 """With fewer pods, a restart would be an outage."""
+_NAME_CHARACTERS = 253
+"""The most that a name has in Kubernetes, and far more than a UID has."""
 
 Restart = ChosenPod | str
 """The pod that is to be evicted once it is written down; or why there is nothing more to do now, "": it was replaced by
@@ -80,7 +82,9 @@ def _followers(kube: Kube, component: str) -> tuple[Pod, ...]:
     host = holder.rpartition("_")[0]  # a pod's name, or on the host's network its node's
     whole = len(pods) == replicas >= _LEAST and all(pod.ready and not pod.deleting for pod in pods)
     leaders = [pod for pod in pods if host in (pod.name, pod.node)]
-    return tuple(pod for pod in pods if pod not in leaders) if whole and leaders else ()
+    # Both are written down as they are, in the journal of all clusters.
+    named = all(len(text) <= _NAME_CHARACTERS for pod in pods for text in (pod.name, pod.uid))
+    return tuple(pod for pod in pods if pod not in leaders) if whole and leaders and named else ()
 
 
 def _pods(kube: Kube, component: str) -> tuple[tuple[Pod, ...], int]:

@@ -153,6 +153,18 @@ def test_outside_of_windows() -> None:
     assert restarted(kube, ChosenPod(SCHEDULER, "s-c", "uid-s-c"), may_begin=False) == ""
 
 
+@pytest.mark.parametrize("much", ["name", "uid"])
+def test_pod_without_a_name_of_kubernetes(much: str) -> None:
+    """Another team's API may answer anything: no megabytes of it go to the journal, which is that of all clusters and
+    is read up to a limit.
+    """
+    kube, long = FakeKube(), "s" * (1 << 20)
+    name, uid = (long, "u") if much == "name" else ("s-b", long)
+    put(kube, SCHEDULER, "s-a", name, leader="s-a_5f0c")
+    put_pod(kube, SCHEDULER, name, uid=uid)
+    assert restarted(kube, None) == NOTHING
+
+
 def test_cluster_of_a_kubeconfig(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is the one that the kubeconfig leads to which is asked."""
     kube = FakeKube()
