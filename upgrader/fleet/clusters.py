@@ -40,6 +40,8 @@ __all__ = [
 ]
 
 _SECONDS = 5.0
+_NUMBER_CHARACTERS = 64
+"""Far more than Go writes of a number."""
 _PREFIX = "upgrader-fleet-"
 _NEW_SECONDS = 60.0
 """A folder that was just made may not be locked yet."""
@@ -104,6 +106,8 @@ def requests_answered(kubeconfig: Path) -> Answered:
     try:
         found = answered(said)
         float(found.start)
+        if len(found.start) > _NUMBER_CHARACTERS:  # written down as it is, in the journal of all clusters
+            raise ValueError(f"{found.start[:_NUMBER_CHARACTERS]}… has too many digits")
         return Answered(found.start, int(found.requests), servers)
     except (ValueError, OverflowError) as error:
         raise ApiError(f"the metrics of kube-apiserver can't be read: {error}") from error

@@ -48,11 +48,12 @@ def test_answer_that_is_none(said: Any, monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_requests_that_were_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     """As kube-apiserver's own metrics have them; half a line is no number, and without the time at which the process
-    started, the number says nothing.
+    started, the number says nothing. Nor does one of megabytes, which would go to the journal of all clusters.
     """
     line = 'apiserver_request_total{code="200",resource="pods",verb="GET"} '
     start = "process_start_time_seconds 1.7e+09\n"
     said = [f"{start}{line}7\n{line}5\n", f"{start}{line}\n", f"{start}{line}+Inf\n", f"{line}7\n"]
+    said.append(f"process_start_time_seconds 1.{'0' * 1_000_000}\n{line}7\n")
     servers = [{"endpoints": [{"addresses": ["10.0.0.1"]}, {"addresses": ["10.0.0.2"]}]}, {"endpoints": None}]
 
     @contextmanager
@@ -61,7 +62,7 @@ def test_requests_that_were_answered(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(clusters, "open_api", open_api)
     assert requests_answered(Path("k")) == Answered("1.7e+09", 12, 2)
-    for _ in range(3):
+    for _ in range(4):
         with pytest.raises(ApiError, match="metrics of kube-apiserver can't be read"):
             requests_answered(Path("k"))
 
