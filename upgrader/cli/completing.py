@@ -6,6 +6,8 @@ A completion never fails: what can't be read is not offered.
 from __future__ import annotations
 
 import glob
+import re
+from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +23,7 @@ __all__ = ["complete_folder", "complete_planned_step", "complete_run", "complete
 
 _NEWEST = 20
 _FOLDERS = 50
+_PLAIN = re.compile(r"[A-Za-z0-9_./:@+-]+")
 
 
 def complete_folder(_: click.Context, __: click.Parameter, begun: str) -> list[CompletionItem]:
@@ -50,30 +53,33 @@ def complete_version(_: click.Context, __: click.Parameter, begun: str) -> list[
 
 def complete_run(context: click.Context, _: click.Parameter, begun: str) -> list[CompletionItem]:
     """The newest runs, newest first, with how each ended."""
-    from click.shell_completion import CompletionItem
-
     named = [folder for folder in _runs(context) if folder.name.startswith(begun)]
-    return [CompletionItem(folder.name, help=_outcome(folder)) for folder in named[:_NEWEST]]
+    return _offered(((folder.name, _outcome(folder)) for folder in named[:_NEWEST]), begun)
 
 
 def complete_step(context: click.Context, _: click.Parameter, begun: str) -> list[CompletionItem]:
     """The steps of the run that is named on the line, or of the newest upgrade, as far as they were begun."""
-    from click.shell_completion import CompletionItem
-
     name = context.params.get("name")
     found = ((folder, _glance(folder)) for folder in _runs(context) if not name or folder.name == name)
     of = next((seen for folder, seen in found if seen and (folder.name == name or seen.upgrade)), None)
-    steps = of.begun if of else ()
-    return [CompletionItem(step, help=summary) for step, summary in steps if step.startswith(begun)]
+    return _offered(of.begun if of else (), begun)
 
 
 def complete_planned_step(context: click.Context, _: click.Parameter, begun: str) -> list[CompletionItem]:
     """The steps of the newest run that have not begun: those that may wait for an approval."""
-    from click.shell_completion import CompletionItem
-
     newest = next((_glance(folder) for folder in _runs(context)), None)
     left = [step for step in newest.planned if step not in dict(newest.begun)] if newest else []
-    return [CompletionItem(step) for step in left if step.startswith(begun)]
+    return _offered(((step, "") for step in left), begun)
+
+
+def _offered(found: Iterable[tuple[str, str]], begun: str) -> list[CompletionItem]:
+    """Those (name, help) that begin so. A shell puts a name into its line as it is, and journals may come from the
+    cluster, or from another team: what the shell, or the terminal, could obey isn't offered.
+    """
+    from click.shell_completion import CompletionItem
+
+    plain = [(name, said) for name, said in found if name.startswith(begun) and _PLAIN.fullmatch(name)]
+    return [CompletionItem(name, help="".join(filter(str.isprintable, said)) or None) for name, said in plain]
 
 
 def _runs(context: click.Context) -> list[Path]:

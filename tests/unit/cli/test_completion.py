@@ -87,6 +87,15 @@ def test_steps_that_may_wait_for_a_person(folder: Path) -> None:
     assert completed("approve", "kube", folder=folder) == ["kube-apiserver", "kubernetes", "kubeadm-config"]
 
 
+def test_names_that_a_shell_would_obey_are_not_offered(folder: Path) -> None:
+    """Shells put them into the line as they are, and journals may come from the cluster, or from another team."""
+    path = folder / "runs" / LATER / "journal.jsonl"
+    path.write_text(path.read_text().replace('"step":"kube-apiserver"', '"step":"kube-apiserver;reboot"'))
+    (folder / "runs" / "20260104T000000-$(reboot)").mkdir()
+    assert completed("rollback", "--to", "kube-a", folder=folder) == []
+    assert completed("report", "2026", folder=folder) == [LATER, RUN]
+
+
 def test_what_cannot_be_read_is_not_offered(folder: Path, tmp_path: Path) -> None:
     """A damaged journal and a folder without runs are no error on a command line that is being typed."""
     (folder / "runs" / LATER / "journal.jsonl").write_text("garbage\n")
