@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -51,6 +52,14 @@ def test_process_that_was_killed_here(kube: FakeKube, tmp_path: Path) -> None:
         take(kube, tmp_path)
         assert at_work(Path("k"), tmp_path) == f"{tmp_path} is locked by ann@laptop (process 7)"
     assert at_work(Path("k"), tmp_path) == ""
+
+
+def test_pipe_instead_of_a_lock(kube: FakeKube, tmp_path: Path) -> None:
+    """In another team's folder, it isn't waited for, and says nothing."""
+    assert take(kube).release()
+    (tmp_path / "runs").mkdir()
+    os.mkfifo(tmp_path / "runs" / ".lock")
+    assert at_work(Path("k"), tmp_path).startswith("it is unknown whether it is in progress: ")
 
 
 def test_unknown_is_at_work(kube: FakeKube, tmp_path: Path) -> None:

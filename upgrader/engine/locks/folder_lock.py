@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from upgrader.config.plain_file import open_plain
 from upgrader.errors import Locked, UsageError
 from upgrader.ports import Clock
 from upgrader.wait_and_retry import retry
@@ -71,7 +72,8 @@ def folder_holder(folder: Path) -> FolderHolder | None:
     """Who holds a folder's lock now; None when it is free. Raises UsageError where that can't be read."""
     path = _path(folder)
     try:
-        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        with open_plain(path) as opened:  # a pipe in another team's folder would be waited for
+            file = os.dup(opened.fileno())
     except FileNotFoundError:
         return None
     except OSError as error:
