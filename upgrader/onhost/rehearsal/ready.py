@@ -6,16 +6,19 @@ import json
 import os
 import shutil
 import sys
+import time
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 from upgrader.onhost.common.questions import Failed
 from upgrader.onhost.common.units import runs
+from upgrader.onhost.rehearsal.abandoned import LEASE
 from upgrader.onhost.rehearsal.containerd import ctr, said
 from upgrader.onhost.rehearsal.room import require_disk, require_memory
 
 _PULL_SECONDS = 600.0
+_STARTING_SECONDS = 60.0
 _SYSTEMD = "/run/systemd/system"
 _MIRRORS = "/etc/containerd/certs.d"
 """Where containerd's own pulls find the registries' mirrors, as its documentation has it."""
@@ -44,8 +47,15 @@ def main(given: str) -> None:
 def _remove_left(place: str, units: str) -> None:
     """Folders without their unit, such as after a power cut. Another cluster's rehearsal may be running here."""
     for use in os.listdir(place) if os.path.isdir(place) else ():
-        if not runs(f"{units}{use}."):
-            shutil.rmtree(os.path.join(place, use))
+        folder = os.path.join(place, use)
+        # In this order: what has data by then has its unit.
+        if not _starting(folder) and not runs(f"{units}{use}."):
+            shutil.rmtree(folder)
+
+
+def _starting(folder: str) -> bool:
+    """Whether its unit may be about to start: it has no data before that."""
+    return set(os.listdir(folder)) <= {LEASE} and time.time() - os.stat(folder).st_mtime < _STARTING_SECONDS
 
 
 def _missing(asked: dict[str, Any]) -> Iterator[str]:

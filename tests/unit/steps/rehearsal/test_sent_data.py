@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import shutil
 import subprocess
 import tarfile
@@ -195,6 +196,18 @@ def test_an_image_is_pulled_where_the_registry_is_known(
     (tmp_path / "certs.d").mkdir()
     machine.missing(capsys)
     assert machine.pulled == [("pull", IMAGE), ("pull", "--hosts-dir", str(tmp_path / "certs.d"), IMAGE)]
+
+
+def test_a_rehearsal_that_is_just_starting_keeps_its_folder(
+    machine: RehearsalMachine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Another cluster's has its folder, and its lease, for a moment before its unit runs; later, it was left."""
+    folder = machine.place / "other"
+    folder.mkdir(parents=True)
+    (folder / "lease").touch()
+    assert machine.missing(capsys) == "" and folder.is_dir()
+    os.utime(folder, (0, 0))
+    assert machine.missing(capsys) == "" and not folder.exists()
 
 
 def test_what_an_interrupted_rehearsal_left_is_removed(
