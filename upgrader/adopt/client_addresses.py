@@ -31,7 +31,7 @@ _KUBECONFIGS = ("admin", "kubelet", "controller-manager", "scheduler")
 _OWN = "::1"
 """Where a kube-apiserver that listens on all addresses connects to itself, and accepts only its own certificate."""
 _BOTH = "localhost"
-"""A name whose clients try 127.0.0.1, too."""
+"""A name whose clients try 127.0.0.1, too, unless the file of the host has only the other address."""
 _IPVS = "kube-ipvs0"
 """The interface on which kube-proxy's mode `ipvs` keeps the addresses of Services."""
 
@@ -82,7 +82,7 @@ def client_addresses(kube: Kube, hosts: Hosts, pods: Sequence[ApiPod], servers: 
         for name in sorted(certified | used):
             found = resolved(hosts, pod.host, name)
             wanted |= found - {_OWN}
-            if name in used - {_BOTH} and listed.get(name, found) == {_OWN}:
+            if name in used and listed.get(name, frozenset() if name == _BOTH else found) == {_OWN}:
                 wanted.add(_OWN)
     return tuple(sorted((wanted & local) - own, key=lambda address: (":" in address, address)))
 

@@ -134,7 +134,7 @@ class Originals:
         note(f"restored as kubeadm made it: {names or 'nothing'}")
 
     def _keep_size(self, restored: dict[str, Any]) -> None:
-        """With as many pods as now, whoever has scaled it."""
+        """With as many pods as now, which a person or an autoscaler may have set."""
         live = self.kube.get(kind_of(restored), restored["metadata"]["name"], SYSTEM) or {}
         if (size := (live.get("spec") or {}).get("replicas")) is not None:
             restored["spec"]["replicas"] = size

@@ -192,6 +192,8 @@ def rendered_flags(manifest: str, deployment: str) -> Mapping[str, tuple[str, ..
 def missing_flags(pod: StaticPod, rendered: Mapping[str, tuple[str, ...]]) -> Mapping[str, tuple[str, ...]]:
     """The static pod's flags that the chart would not set, or would set to something else."""
     wanted = {**_without_a_ca_for_all(pod), **pod.flags}
+    if "kubeconfig" in wanted:  # a value of the chart's own, as the last one given
+        wanted["kubeconfig"] = wanted["kubeconfig"][-1:]
     return {name: values for name, values in wanted.items() if name not in HANDED_OVER and rendered.get(name) != values}
 
 

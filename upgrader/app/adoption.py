@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -221,7 +221,9 @@ def propose_undo(folder: Path, front_end: FrontEnd, *, take_over: bool) -> Itera
         if installed:
             refuse_unended(session)
             check_undo(read_controllers(session.tools.hosts, session.cluster), released)
-            findings = run_checks(session.at(version).preflight_context(observed), _CHECKS_OF_UNDO, session.doing)
+            context = session.at(version).preflight_context(observed)
+            # No node is upgraded, so what `nodes.leftAlone` selects stands in the way of nothing.
+            findings = run_checks(replace(context, node_settings=None), _CHECKS_OF_UNDO, session.doing)
         _check_originals(session)
         pipeline = undo_pipeline(
             session.cluster,

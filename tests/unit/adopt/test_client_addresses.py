@@ -135,16 +135,28 @@ def test_a_name_of_that_address_alone_counts_as_its_use(controllers: Controllers
 
 def test_a_name_of_the_hosts_file_leads_where_the_file_says(controllers: Controllers) -> None:
     """glibc answers 127.0.0.1 for it where only the loopback interface has IPv6; Go's resolver, which most clients of
-    the API use, doesn't. `localhost` is always 127.0.0.1 as well.
+    the API use, doesn't.
     """
     controllers.local = {name: [*given, "::1/128"] for name, given in controllers.local.items()}
     controllers.names |= {"ip6-localhost": ["127.0.0.1"], "localhost": ["127.0.0.1"], "both": ["127.0.0.1"]}
-    listed = b"# fe80::1 ip6-localhost\n127.0.0.1 both\n0::1 localhost IP6-localhost both # own\nno address\n\n"
+    listed = (
+        b"# fe80::1 ip6-localhost\n127.0.0.1 localhost both\n0::1 localhost IP6-localhost both # own\nno address\n\n"
+    )
     for host in (ONE, TWO):
         controllers.hosts.files[host.name, "/etc/hosts"] = listed
         controllers.certify(host, "localhost", "ip6-localhost")
     assert controllers.found("localhost", "both") == ("127.0.0.1",)
     assert controllers.found("ip6-localhost") == ("127.0.0.1", "::1")
+
+
+def test_localhost_leads_to_ipv6_alone_where_the_file_says_so(controllers: Controllers) -> None:
+    """As in images for IPv6 alone: a kubeconfig with that name has no other address."""
+    controllers.local = {name: [*given, "::1/128"] for name, given in controllers.local.items()}
+    controllers.names["localhost"] = ["::1"]
+    assert controllers.found("localhost") == ()
+    for host in (ONE, TWO):
+        controllers.hosts.files[host.name, "/etc/hosts"] = b"::1 localhost\n"
+    assert controllers.found("localhost") == ("::1",)
 
 
 def test_addresses_elsewhere_stay_as_they_are(controllers: Controllers) -> None:

@@ -129,6 +129,18 @@ def test_a_port_that_is_given_twice(helm: HelmAdapter) -> None:
     assert values["port"] == 7443 and values["network"] == {"serviceSubnet": "10.97.0.0/16"}
 
 
+def test_a_kubeconfig_that_is_given_twice(helm: HelmAdapter) -> None:
+    """The last one is the chart's own value, and no flag beside it, which the chart would refuse."""
+    pods = {name: static_pod(name) for name in COMPONENTS}
+    pods["kube-scheduler"] = static_pod(
+        "kube-scheduler", "--kubeconfig=/etc/kubernetes/first.conf", "--kubeconfig=/etc/kubernetes/other.conf"
+    )
+    scheduler = derive_values(facts(pods), ONE, {}, helm, charts_folder()).values["kubernetes"]["scheduler"]
+    assert scheduler["kubeconfig"] == "/etc/kubernetes/other.conf" and "kubeconfig" not in scheduler.get(
+        "extraArgs", {}
+    )
+
+
 def test_a_flag_that_goes_is_said(helm: HelmAdapter) -> None:
     """The charts' controller manager and scheduler have the usual ports, whatever the static pods had."""
     pods = {name: static_pod(name) for name in COMPONENTS}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,9 +14,11 @@ from tests.unit.gates.builders import add_node
 from upgrader.app import adoption
 from upgrader.app.execution import NewRun
 from upgrader.app.front_end import FrontEnd
+from upgrader.app.wiring import Session
 from upgrader.errors import Blocked
 from upgrader.gates.kubernetes_kinds import NODES
 from upgrader.model.left_out import CONTROL_PLANE
+from upgrader.model.node_settings import LeftAlone, NodeSource, NodesSettings
 from upgrader.model.run_kind import RunKind
 
 
@@ -49,6 +52,18 @@ def test_an_undo_leaves_no_controller_without_a_control_plane(place: Place) -> N
     ):
         proposed.execute()
     assert "controller-9: a control-plane node that is not in the inventory" in str(refused.value)
+
+
+def test_an_undo_asks_for_no_node_that_is_left_alone(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It upgrades no node: a worker that was deleted since, and is still named there, stands in the way of nothing."""
+    alone = NodesSettings(NodeSource("packages"), (), left_alone=(LeftAlone("upgrader.yaml:5", names=("gone",)),))
+    read = Session.preflight_context
+    monkeypatch.setattr(
+        Session, "preflight_context", lambda session, observed: replace(read(session, observed), node_settings=alone)
+    )
+    with adoption.propose_undo(place.folder, FrontEnd(), take_over=False) as proposed:
+        proposed.check_allowed()
+        assert proposed.findings == ()
 
 
 def test_each_step_of_an_undo_is_compared_with_what_worked_before(
