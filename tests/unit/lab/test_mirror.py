@@ -330,7 +330,8 @@ def test_slow_mirror(server: HttpServer, tmp_path: Path, drops: bool) -> None:
 
     server.answer = slow
     downloads = Downloads(deadline_seconds=0.3 if drops else 60, silent_seconds=60 if drops else 0.05)
-    why = r"not complete after 0\.3 s \(\d+ of 1000 bytes\)" if drops else r"no answer for 0\.05 s"
+    # On a busy machine, it may be over before the first byte.
+    why = r"not complete after 0\.3 s \(\d+ of (1000|\?) bytes\)" if drops else r"no answer for 0\.05 s"
     with pytest.raises(LabError, match=rf"manifests/{VERSION}: {why}") as caught:
         mirror_at(server.url, tmp_path, downloads).programs(VERSION)
     assert "nearer mirror" in (caught.value.remedy or "")
