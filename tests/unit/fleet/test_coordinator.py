@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -23,7 +24,7 @@ from upgrader.errors import ApiError, ApiUnavailable, UsageError
 from upgrader.fleet.campaigns import Campaign, begin, fleet_files, newest_campaign
 from upgrader.fleet.clusters import Answer, Answered
 from upgrader.fleet.coordinator import LOOK_SECONDS, SILENT_SECONDS, Coordinator
-from upgrader.fleet.decide import Wait
+from upgrader.fleet.decide import Decision, Wait
 from upgrader.fleet.events import (
     CampaignStarted,
     ChosenPod,
@@ -289,15 +290,12 @@ def test_campaign_that_ends_with_a_soak(machine: Machine) -> None:
     assert decision.done and state.ended is not None and not campaign.state().open
 
 
-@pytest.mark.every_moment
-@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("moment", range(14))
-def test_killed_at_each_append(machine: Machine, moment: int, after: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Killed before or after any line of the journal, the next coordinator reaches the same end: no cluster has two
-    processes, none is forgotten, and a run that was begun isn't begun again.
+def run_killed(
+    machine: Machine, campaign: Campaign, moment: int, after: bool, monkeypatch: pytest.MonkeyPatch
+) -> Decision:
+    """The last decision of the coordinator that goes on behind one that was killed before or `after` that line of the
+    journal; of the first one, if it wrote fewer.
     """
-    machine.exit_codes = {"b": [130], "c": [4]}
-    campaign = begun(machine)
     left = [moment]
 
     def killing(journal: Journal, event: object) -> None:
@@ -310,13 +308,23 @@ def test_killed_at_each_append(machine: Machine, moment: int, after: bool, monke
             raise Killed
         left[0] -= 1
 
+    with monkeypatch.context() as patched, suppress(Killed):
+        patched.setattr(Journal, "emit", killing)
+        return coordinator(machine, campaign).run(lambda *_: None)[0]
+    return coordinator(machine, campaign).run(lambda *_: None)[0]
+
+
+@pytest.mark.every_moment
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("moment", range(14))
+def test_killed_at_each_append(machine: Machine, moment: int, after: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed before or after any line of the journal, the next coordinator reaches the same end: no cluster has two
+    processes, none is forgotten, and a run that was begun isn't begun again.
+    """
+    machine.exit_codes = {"b": [130], "c": [4]}
+    campaign = begun(machine)
     campaign.ask(RetryRequested("a", "me"), machine.clock)
-    monkeypatch.setattr(Journal, "emit", killing)
-    try:
-        coordinator(machine, campaign).run(lambda *_: None)
-    except Killed:
-        monkeypatch.setattr(Journal, "emit", EMIT)
-        coordinator(machine, campaign).run(lambda *_: None)
+    run_killed(machine, campaign, moment, after, monkeypatch)
     assert phases(campaign) == {"a": "succeeded", "b": "succeeded", "c": "rolled-back"}
     assert machine.begun == {"a": 1, "b": 2, "c": 1}
 
@@ -531,24 +539,8 @@ def test_killed_at_each_append_of_a_restart(
     cluster was evicted: which one, was written down before.
     """
     (machine.folder / "fleet.yaml").write_text(RESTART)
-    campaign, left = begun(machine), [moment]
-
-    def killing(journal: Journal, event: object) -> None:
-        if not left[0] and not after:
-            left[0] = -1
-            raise Killed
-        EMIT(journal, event)
-        if not left[0]:
-            left[0] = -1
-            raise Killed
-        left[0] -= 1
-
-    monkeypatch.setattr(Journal, "emit", killing)
-    try:
-        coordinator(machine, campaign).run(lambda *_: None)
-    except Killed:
-        monkeypatch.setattr(Journal, "emit", EMIT)
-        assert coordinator(machine, campaign).run(lambda *_: None)[0].done
+    campaign = begun(machine)
+    assert run_killed(machine, campaign, moment, after, monkeypatch).done
     assert machine.evicted == [("a", "old")] and campaign.state().clusters["a"].pod_restarted
 
 
