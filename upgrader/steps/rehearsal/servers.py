@@ -88,8 +88,13 @@ class Server:
 
 def _path(flag: str) -> str:
     """The path that a flag names, with the controller's paths; "" if it names none."""
-    name, _, value = flag.partition("=")
-    return value if value.startswith("/") and name != f"--{_ETCD_PREFIX}" else ""
+    name, _, value = flag.removeprefix("--").partition("=")
+    return value if _is_path(name, value) else ""
+
+
+def _is_path(name: str, value: str) -> bool:
+    """Whether a flag's value is a path on the host."""
+    return value.startswith("/") and name != _ETCD_PREFIX
 
 
 def servers_of(plan: Plan) -> dict[str, Server]:
@@ -133,7 +138,7 @@ def _server(command: PlannedCommand) -> Server:
 
 
 def _on_disk(command: PlannedCommand, name: str, value: str) -> str:
-    if not value.startswith("/") or name == _ETCD_PREFIX:
+    if not _is_path(name, value):
         return value
     try:
         found = on_node(command.pod, command.found, value)
