@@ -260,6 +260,8 @@ def _kill(site: RehearsedData, source: _Source, kind: str, at: float) -> Killed:
     if kind == "power":
         for file in site.units.glob("*"):  # a reboot has no units
             file.unlink()
+    for folder in site.elsewhere.glob("*"):  # in its first minute, an empty one may be that of a rehearsal that starts
+        os.utime(folder, (0, 0))
     site.prepare_elsewhere(site.server(OLD), site.server(TARGET))
     if site.elsewhere.exists() and any(site.elsewhere.iterdir()):
         left = (*left, "folders after the next command")
