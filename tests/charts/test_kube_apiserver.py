@@ -70,7 +70,7 @@ def test_each_instance_has_an_address_of_its_own(render: Render) -> None:
     """kube-apiserver is started at the address that its init container chose, and advertises the node's address."""
     rendered = render("kube-apiserver", ONE)
     command = rendered.container(*API)["command"]
-    assert command[-1] == "kube-apiserver" and '--bind-address="$PRIVATE_ADDRESS"' in command[-2]
+    assert command[-2:] == ["/run/kube-apiserver/files/start.sh", "kube-apiserver"]
     flags = rendered.flags(*API)
     assert "bind-address" not in flags
     assert flags["advertise-address"] == ["$(HOST_IP)"]
@@ -92,6 +92,12 @@ def test_haproxy_can_not_change_what_starts_kube_apiserver(render: Render) -> No
     mounted = {c["name"]: m for c in pod["containers"] for m in c["volumeMounts"] if m["name"] == "runtime"}
     assert mounted.keys() == {"kube-apiserver", "haproxy"}
     assert all(mount["readOnly"] is True for mount in mounted.values())
+
+
+def test_kube_apiserver_sees_that_its_proxy_moves_clients(render: Render) -> None:
+    """Its container has the folder in which the proxy says so, where it can't write."""
+    found = {mount["name"]: mount for mount in render("kube-apiserver", ONE).container(*API)["volumeMounts"]}
+    assert found["listener"] == {"name": "listener", "mountPath": "/run/kube-apiserver-proxy", "readOnly": True}
 
 
 def test_same_values_make_the_same_manifest(render: Render) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -185,9 +186,10 @@ class Ending:
         self.successor = held.enter_context(socket.create_server((NODE, port)))
         address = tmp_path / "address.env"
         address.write_text(f"PRIVATE_ADDRESS='{PRIVATE}'\n")
+        own = f"opened={tmp_path}/open ending={tmp_path}/ending STARTER=''"
         self.script = held.enter_context(
             subprocess.Popen(
-                ["bash", "-c", f'source "{SCRIPT}" true; opened={tmp_path}/open relay={self.relay.pid}; {words}'],
+                ["bash", "-c", f'source "{SCRIPT}" true; {own} relay={self.relay.pid}; {words}'],
                 env={"HOST_IP": NODE, "ADDRESS_FILE": str(address), "API_PORT": str(port), "DRAIN_SECONDS": "0"}
                 | {"HOLD_SECONDS": "60", "PATH": "/usr/bin:/bin"}
                 | environment,
@@ -199,7 +201,42 @@ class Ending:
 
     def paused(self) -> bool:
         """Whether HTTP/2's process is stopped."""
-        return Path(f"/proc/{self.relay.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+        return stopped(self.relay)
+
+
+def stopped(process: subprocess.Popen[bytes]) -> bool:
+    """Whether it waits for SIGCONT."""
+    return Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+
+def test_the_servers_signal_waits_for_the_pause(tmp_path: Path) -> None:
+    """However late a busy node delivers it, kube-apiserver gets its signal after HTTP/2 clients have paused, and they
+    don't pause before its starter has got it.
+    """
+    with ExitStack() as held:
+        starter = held.enter_context(subprocess.Popen(["sleep", "600"]))
+        held.callback(starter.kill)
+        waits = f"sleep() {{ touch {tmp_path}/waits; command sleep $1; }}; kill() {{ echo $*; command kill $*; }}"
+        ending = Ending(held, tmp_path, f"{waits}; STARTER={starter.pid}; move 0")
+        until("the script to wait for the signal", (tmp_path / "waits").exists, timeout_seconds=30)
+        assert not ending.paused()
+        starter.send_signal(signal.SIGSTOP)
+        until("HTTP/2 to pause", ending.paused, timeout_seconds=30, interval_seconds=0.01)
+        until("the starter to go on", lambda: not stopped(starter), timeout_seconds=30, interval_seconds=0.01)
+        ending.server.close()
+        sent = ending.script.communicate(timeout=stretched(30))[0].splitlines()
+        relay = ending.relay.pid
+        assert sent[:2] == [f"-STOP {relay}", f"-CONT {starter.pid}"] and sent[-1] == f"-CONT {relay}"
+
+
+def test_a_server_that_ends_on_its_own_needs_no_signal(tmp_path: Path) -> None:
+    """A pod whose kube-apiserver has crashed meanwhile ends without waiting for it."""
+    with ExitStack() as held:
+        starter = held.enter_context(subprocess.Popen(["true"]))
+        starter.wait()
+        ending = Ending(held, tmp_path, f"STARTER={starter.pid}; move $(now)")
+        ending.server.close()
+        assert "was not held back" in ending.script.communicate(timeout=stretched(30))[0]
 
 
 def test_http2_pauses_until_its_goaway(tmp_path: Path) -> None:
@@ -274,7 +311,7 @@ class Api:
         address = tmp_path / "address.env"
         address.write_text(f"PRIVATE_ADDRESS='{PRIVATE}'\n")
         self.script = subprocess.Popen(
-            ["bash", "-c", f'source "{SCRIPT}" true; hold $(now)'],
+            ["bash", "-c", f'source "{SCRIPT}" true; relay= STARTER=; move $(now)'],
             env={
                 "HOST_IP": NODE,
                 "ADDRESS_FILE": str(address),

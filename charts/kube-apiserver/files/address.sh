@@ -38,7 +38,7 @@ prepare() {
   mv "$1.new" "$1"
 }
 
-own='proxy.sh check.cfg front.cfg http2.cfg'
+own='proxy.sh check.cfg front.cfg http2.cfg start.sh'
 folder=$(dirname "$ADDRESS_FILE")
 complete "$folder/files" 2>/dev/null || prepare "$folder/files"
 if [ -n "${TOKEN_FILE:-}" ] && [ ! -s "$TOKEN_FILE" ]; then

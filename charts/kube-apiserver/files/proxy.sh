@@ -11,6 +11,7 @@ if [[ ${ADDRESS_FILE-} ]]; then
   export PRIVATE_ADDRESS
   opened=/run/kube-apiserver-proxy/open
 fi
+ending=${opened%/*}/ending # exists while clients are moved: start.sh waits then
 export ANY_ADDRESS=0.0.0.0
 if [[ $HOST_IP == *:* ]]; then ANY_ADDRESS=::; fi
 export STATE=${opened%/*} # folder of what HAProxy's processes share
@@ -152,52 +153,88 @@ until_goaway() {
   resume_http2
 }
 
-# Moves kept connections to the successor, without a lost request, when kube-apiserver gets its end SIGNAL (a time). From
-# then on it answers any request with 429 and `Retry-After: 5`, until none is in flight and all watches have ended. Then
-# it sends GOAWAY to HTTP/2 clients, and closes all connections. So HTTP/2 clients should ask nothing before they have
-# their GOAWAY, and all others must ask something: only the 429 tells them that their connection ends.
-move() {
-  sleep_until $(($1 - 2000))
-  if ((HOLD_SECONDS > 0)) && [[ $(own_token) ]] && { ! followed || (($(others) > 0)); }; then
-    hold "$1"
-  elif followed; then
-    sleep_until $(($1 - 200))
-    pause_http2
-    until_goaway
-    say "kube-apiserver's end was not held back: $(others) connections were not HTTP/2"
-  fi
+# Sets STARTER, the process that passes the kubelet's signal on to kube-apiserver (start.sh); a pod of an earlier chart has
+# none.
+find_starter() {
+  local process name
+  STARTER=''
+  for process in /proc/[0-9]*; do
+    if read -r name < "$process/comm" && [[ $name == loader ]]; then STARTER=${process#/proc/}; fi
+  done 2>/dev/null
 }
 
-# Makes kube-apiserver answer 429 for HOLD_SECONDS from its end signal on, or until only HTTP/2 connections are open, by
-# one request whose body is held back. Otherwise it closes its kept connections once the last request in flight has
-# ended: on a quiet cluster within half a second, and a client that writes less often writes into a closed connection.
-hold() {
-  local answer='' refused='' latest=$(($1 + HOLD_SECONDS * 1000))
-  local body='{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}'
-  {
-    # Every authenticated user may create these, and the server reads the body only after it has admitted the request.
+# Whether kube-apiserver's end signal, which is due at a time, has come: the starter has stopped. Without a starter, a
+# fifth of a second before that time is all that can be known. True also when kube-apiserver has ended on its own.
+signalled() {
+  local state=''
+  if [[ -z $STARTER ]]; then
+    (($(now) >= $1 - 200))
+    return
+  fi
+  read -r state 2>/dev/null < "/proc/$STARTER/stat" || return 0
+  [[ $state == *') T '* ]]
+}
+
+pass_signal_on() {
+  if [[ $STARTER ]]; then kill -CONT "$STARTER" 2>/dev/null; fi
+}
+
+# Moves kept connections to the successor, without a lost request, when kube-apiserver gets its end signal, which is due
+# at a time. From then on it answers any request with 429 and `Retry-After: 5`, until none is in flight and all watches
+# have ended. Then it sends GOAWAY to HTTP/2 clients, and closes all connections. So HTTP/2 clients should ask nothing
+# before they have their GOAWAY, and all others must ask something: only the 429 tells them that their connection ends.
+move() {
+  local held='' signal
+  trap '' PIPE
+  sleep_until $(($1 - 2000))
+  if ((HOLD_SECONDS > 0)) && [[ $(own_token) ]] && { ! followed || (($(others) > 0)); }; then
+    send_held_request && held=yes
+  fi
+  until signalled "$1"; do sleep 0.02; done
+  if followed; then pause_http2; fi
+  sleep 0.2 # kube-apiserver reads what was sent before
+  signal=$(now)
+  pass_signal_on
+  if [[ $held ]]; then
+    hold "$signal"
+  elif followed; then
+    say "kube-apiserver's end was not held back: $(others) connections were not HTTP/2"
+  else
+    return
+  fi
+  until_goaway
+}
+
+BODY='{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}'
+
+# Sends kube-apiserver all of a request but its body, which it waits for before it ends. Every authenticated user may
+# send this one, and the server reads the body only after it has admitted the request.
+send_held_request() {
+  { exec 4<>"/dev/tcp/$PRIVATE_ADDRESS/$STATUS_PORT"; } 2>/dev/null &&
     printf '%s\r\n' 'POST /apis/authentication.k8s.io/v1/selfsubjectreviews HTTP/1.1' 'Host: kube-apiserver' \
-      "Authorization: Bearer $(own_token)" 'Content-Type: application/json' "Content-Length: ${#body}" \
+      "Authorization: Bearer $(own_token)" 'Content-Type: application/json' "Content-Length: ${#BODY}" \
       'Connection: close' '' >&4
-    while (($(now) < latest)); do
-      read -r -t 0.1 answer <&4
-      if (($? <= 128)); then # not the time-out
-        refused=yes
-        say "kept connections may break: kube-apiserver refused the request that holds its end back: ${answer%$'\r'}"
-        break
-      fi
-      # Without a successor, "try again later" is better than no listener.
-      if ! followed || (($(now) < $1 - 200)); then continue; fi
-      pause_http2
-      if (($(now) >= $1 + 300 && $(others) == 0)); then break; fi
-    done
-    if [[ ! $refused ]]; then
-      printf '%s' "$body" >&4
-      read -r -t 5 answer <&4
-      say "held kube-apiserver's end back, $((($(now) - $1 + 500) / 1000)) s from its signal: ${answer%$'\r'}"
+}
+
+# Makes kube-apiserver answer 429 for HOLD_SECONDS from its end signal (a time) on, or until only HTTP/2 connections are
+# open. Otherwise it closes its kept connections once the last request in flight has ended: on a quiet cluster within
+# half a second, and a client that writes less often writes into a closed connection.
+hold() {
+  local answer='' latest=$(($1 + HOLD_SECONDS * 1000))
+  while (($(now) < latest)); do
+    read -r -t 0.1 answer <&4
+    if (($? <= 128)); then # not the time-out
+      say "kept connections may break: kube-apiserver refused the request that holds its end back: ${answer%$'\r'}"
+      return
     fi
-    until_goaway
-  } 2>/dev/null 4<>"/dev/tcp/$PRIVATE_ADDRESS/$STATUS_PORT"
+    # Without a successor, "try again later" is better than no listener.
+    if ! followed; then continue; fi
+    pause_http2
+    if (($(now) >= $1 + 300 && $(others) == 0)); then break; fi
+  done
+  printf '%s' "$BODY" >&4
+  read -r -t 5 answer <&4
+  say "held kube-apiserver's end back, $((($(now) - $1 + 500) / 1000)) s from its signal: ${answer%$'\r'}"
 }
 
 finish() {
@@ -205,11 +242,14 @@ finish() {
   # a while: both are better than no listener at all.
   trap '' TERM INT
   local mover
+  find_starter
+  : > "$ending"
   move "$((told + DRAIN_SECONDS * 1000))" & mover=$!
   while [[ -n $front ]] && ! succeeded && serves; do sleep 0.2; done
   say "told to stop: no new connections; kept ones end with kube-apiserver"
   close_listener
   wait "$mover"
+  pass_signal_on # should the mover have failed
   kill "$checker" 2>/dev/null
   kill -USR1 "$relay" 2>/dev/null
   # The kubelet ends this wait, and all open connections, when the pod's grace period is over.
@@ -220,7 +260,7 @@ finish() {
 
 run() {
   front='' checker='' relay='' pause=0.2 told=''
-  rm -f "$opened"
+  rm -f "$opened" "$ending"
   # No more than this: the time-out of a `read` that the signal interrupts would end whatever the trap does.
   trap 'told=${told:-$((${EPOCHREALTIME/[.,]/} / 1000))}' TERM INT
   # An environment variable, as arguments are visible to every process of the node.

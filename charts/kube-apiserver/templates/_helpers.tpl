@@ -139,8 +139,7 @@ kube-apiserver. The schema refuses another bind-address.
 - --library-path
 - /run/kube-apiserver/files
 - /run/kube-apiserver/files/sh
-- -c
-- . /run/kube-apiserver/address.env && exec "$0" "$@" --bind-address="$PRIVATE_ADDRESS"
+- /run/kube-apiserver/files/start.sh
 - kube-apiserver
 {{- end }}
 

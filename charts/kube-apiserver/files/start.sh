@@ -1,0 +1,22 @@
+#!/bin/sh
+# Starts kube-apiserver at the pod's private address, and passes on the kubelet's signal to end.
+#   start.sh kube-apiserver FLAG...
+# Only builtins: kube-apiserver's image has no programs. Its container runs this by the shell that address.sh has copied.
+set -u
+runtime=${0%/files/*}
+told=''
+. "$runtime/address.env"
+trap 'told=yes; trap "" TERM' TERM
+"$@" --bind-address="$PRIVATE_ADDRESS" &
+server=$!
+[ "$told" ] || wait "$server"
+code=$?
+if [ "$told" ]; then
+  # When proxy.sh moves clients, it sees that this process has stopped, and lets it go on once HTTP/2 clients pause: a
+  # busy node may deliver the pod's signals seconds apart.
+  if [ -e "$runtime-proxy/ending" ]; then kill -STOP $$; fi
+  kill -TERM "$server" 2>/dev/null # it may have ended on its own
+  wait "$server"
+  code=$?
+fi
+exit "$code"
