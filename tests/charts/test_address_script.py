@@ -89,6 +89,13 @@ def test_an_interrupted_copy_is_made_again(tmp_path: Path) -> None:
     assert (tmp_path / "files" / "sh").read_bytes() == Path("/bin/sh").read_bytes()
 
 
+def test_the_chart_has_all_that_is_copied(prepared: Path, render: Render) -> None:
+    """Each file that the script copies from beside itself is in the ConfigMap that pods mount there."""
+    files = render("kube-apiserver", ONE).get("ConfigMap", "kube-apiserver-proxy")["data"]
+    copied = {path.name for path in (prepared / "files").iterdir() if (SCRIPT.parent / path.name).exists()}
+    assert "start.sh" in copied and files.keys() == {*copied, SCRIPT.name}
+
+
 def test_a_pod_keeps_the_files_that_it_began_with(prepared: Path) -> None:
     """An upgrade changes the ConfigMap before the next pod is ready: the old one's probes mustn't run its files."""
     assert (prepared / "files" / "proxy.sh").read_text() == SCRIPT.with_name("proxy.sh").read_text()

@@ -177,7 +177,7 @@ securityContext:
 
 {{/* The proxy's files; the pods' checksum covers exactly these. */}}
 {{- define "kube-apiserver.files" -}}
-{{- range tuple "address.sh" "proxy.sh" "check.cfg" "front.cfg" "http2.cfg" }}
+{{- range tuple "address.sh" "proxy.sh" "check.cfg" "front.cfg" "http2.cfg" "start.sh" }}
 {{ . }}: |
   {{- tpl ($.Files.Get (printf "files/%s" .)) $ | trim | nindent 2 }}
 {{- end }}
