@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
+
+from upgrader.model.json_values import NOT_IN_JSON
 
 __all__ = ["RunOutcome", "StepPhase", "StepResult", "Verdict", "VerdictKind", "broken", "holds", "pending", "unknown"]
 
@@ -43,6 +45,10 @@ class Verdict:
     """What to do about it; only a passed gate has none."""
     failing: bool = False
     """Whether something has failed already, although waiting may still help."""
+    certain: bool = field(default=False, metadata=NOT_IN_JSON)
+    """Of what is broken: whether earlier checks have said so for long, so that no further one is needed."""
+    again_at: float | None = field(default=None, metadata=NOT_IN_JSON)
+    """Of what is waited for: when another check decides (monotonic); None where nothing says when."""
 
     def lines(self) -> tuple[str, ...]:
         """The reason, then the details, indented."""

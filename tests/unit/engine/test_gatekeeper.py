@@ -17,7 +17,7 @@ from upgrader.errors import ApiLost, GateFailed
 from upgrader.gates.api_absence import ApiAbsence
 from upgrader.gates.metric_gate import MetricGate
 from upgrader.model.event import GatePassed
-from upgrader.model.outcome import Verdict, broken, holds, pending, unknown
+from upgrader.model.outcome import Verdict, VerdictKind, broken, holds, pending, unknown
 from upgrader.model.settings import GatePolicy, MetricGateSettings
 from upgrader.pipeline import GateRun
 
@@ -88,6 +88,22 @@ def test_rarer_rounds_take_no_time_from_the_deadline(bench: Bench, passes: bool)
     assert len(times) < 20, "it was asked rarely before"
 
 
+def test_rarer_rounds_miss_no_check_that_decides(bench: Bench) -> None:
+    """Where a gate says when its next check decides, that one isn't put off, however many requests a round has."""
+    times = list[float]()
+
+    def costly() -> Iterator[Verdict]:
+        while True:
+            times.append(bench.clock.monotonic())
+            yield broken("it has ended") if times[-1] >= 31.5 else replace(pending("it restarts"), again_at=31.5)
+
+    gate = GateRun(ScriptedGate("web", costly()), GatePolicy(consecutive=3, interval_seconds=1.0, deadline_seconds=120))
+    step = replace(bench.step("a"), gates=(gate,))
+    result = run(bench.runner(asked=lambda: 33 * len(times)), step, on_failure="stop")
+    assert "it has ended" in result.reason
+    assert times[-3:] == [31.5, 32.5, 33.5] and len(times) < 10
+
+
 def test_gates_of_an_undo_are_asked_as_often_as_ever(bench: Bench) -> None:
     """There, what is wrong waits, as what was undone may answer for a while: nothing says that it is about to end."""
     times = list[float]()
@@ -120,6 +136,15 @@ def test_slow_rounds_are_followed_by_a_short_pause(bench: Bench) -> None:
     runs = (GateRun(ScriptedGate("slow", slow()), policy),)
     hold_all("step", runs, clock=bench.clock, reporter=bench.recorder, absence=absence)
     assert asked == [0.0, 5.5, 11.0]
+
+
+def test_what_is_certain_fails_at_once(bench: Bench) -> None:
+    """What earlier checks have already proven isn't asked again; what only waits for it is, as behind an undo."""
+    ended = replace(broken("it has ended"), certain=True)
+    waits = replace(ended, kind=VerdictKind.PENDING)
+    with pytest.raises(GateFailed, match="broken after 2 s: it has ended"):
+        hold(bench, ScriptedGate("web", iter([waits, waits, ended])))
+    assert bench.clock.monotonic() == 2.0
 
 
 def test_gate_that_lost_its_hold_can_still_fail(bench: Bench) -> None:

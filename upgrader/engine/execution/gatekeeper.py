@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
+from math import inf
 
 from upgrader.errors import GateFailed
 from upgrader.gates.api_absence import ApiAbsence
@@ -15,7 +16,9 @@ from upgrader.ports import Clock, Reporter
 __all__ = ["FAIL_AFTER_BROKEN", "hold_all"]
 
 FAIL_AFTER_BROKEN = 3
-"""Consecutive `broken` checks after which a gate fails ahead of its deadline: a single one may be transient."""
+"""Consecutive `broken` checks after which a gate fails ahead of its deadline: a single one may be transient, unless its
+verdict is certain.
+"""
 
 _PAUSE_SECONDS = 1.0
 """Between two rounds, however long one takes."""
@@ -68,7 +71,7 @@ def hold_all(
     On a large cluster, those that hold are checked in every third round while another one is waited for that needs as
     many checks in a row: they count anew beside it, so that nothing takes longer, and no pass is older than its state.
     `asked` counts the requests of all gates: where they are many, a long wait has fewer rounds, for three a second,
-    until the rounds are left that a gate has to hold in.
+    until the rounds are left that a gate has to hold in, or until a check decides.
     `pending` and `unknown` both restart the count; only the message differs, as what is unknown is not reported as
     unhealthy. Raises GateFailed for the first gate that fails, ApiLost when `absence` finds the API lost.
     """
@@ -88,7 +91,7 @@ def hold_all(
         rests = max(min(interval, _PAUSE_SECONDS), interval - (now - begun))
         if _only_waits(seen):
             owed = (asked() - before - _AT_FIRST) / _A_SECOND - (now - started)
-            rests = max(rests, min(owed, _longest(counts, now - started, interval)))
+            rests = max(rests, min(owed, _longest(counts, now - started, interval), _until_decided(seen, now)))
         clock.sleep(rests)
 
 
@@ -96,6 +99,11 @@ def _only_waits(seen: Collection[Verdict]) -> bool:
     """Whether a gate is waited for, and nothing is wrong: what is broken or unknown is about to be decided."""
     kinds = {verdict.kind for verdict in seen}
     return VerdictKind.PENDING in kinds and kinds <= {VerdictKind.HOLDS, VerdictKind.PENDING}
+
+
+def _until_decided(seen: Collection[Verdict], now: float) -> float:
+    """Until the first check that decides; infinity where nothing says when."""
+    return min((verdict.again_at for verdict in seen if verdict.again_at is not None), default=inf) - now
 
 
 def _longest(counts: Collection[_Count], spent: float, interval: float) -> float:
@@ -137,7 +145,7 @@ def _check(step: str, count: _Count, started: float, clock: Clock, reporter: Rep
     if held and not count.passed:
         reporter.emit(GatePassed(step, run.gate.name, spent, count.checks))
     count.passed = held
-    if count.broken >= FAIL_AFTER_BROKEN:
+    if count.broken >= FAIL_AFTER_BROKEN or (count.broken and verdict.certain):
         raise _failed(run, verdict, f"broken after {spent:.0f} s")
     if not held and spent >= policy.deadline_seconds:
         missed = f"did not pass {policy.consecutive} times in a row within {policy.deadline_seconds:.0f} s"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from upgrader.model.outcome import Verdict, broken, pending
 from upgrader.ports import Clock
@@ -20,6 +20,8 @@ Until then kube-apiserver answers 503 in its place.
 _ASKED_AGAIN_SECONDS = 35.0
 """Within which Kubernetes asks a backend again, as the condition follows late."""
 _FEW_ROUNDS = 3
+_ENOUGH_ANSWERS = 4
+"""So many in a row, over all of its time, are certain: further ones would only take time."""
 _BY_ITSELF = "If it fails after the rollback, too, it has ended by itself: repair it before you run again."
 
 
@@ -32,13 +34,22 @@ class Lost:
     remedy: str
 
 
+@dataclass(frozen=True)
+class _Failing:
+    """What has failed without a break."""
+
+    since: float
+    """Monotonic."""
+    answers: int = 0
+
+
 class RestartWatch:
     """How long each thing has failed without a break, as far as it was asked."""
 
     def __init__(self, clock: Clock, seconds: float, again: float) -> None:
         """`seconds`: how long it may fail. `again`: how long behind an undo, once it was given up."""
         self._clock, self._seconds, self._again = clock, seconds, again
-        self._since: dict[tuple[str, str], float] = {}
+        self._failing: dict[tuple[str, str], _Failing] = {}
         self._given_up: set[tuple[str, str]] = set()
         """What was broken: it has had its time to restart. With the instance that was asked."""
         self._asked = clock.monotonic()
@@ -49,16 +60,20 @@ class RestartWatch:
     def works(self, name: str, server: str = "") -> None:
         """It doesn't fail, or what it fails with says that it restarts: its time begins anew."""
         self._answered()
-        self._since.pop((name, server), None)
+        self._failing.pop((name, server), None)
         self._given_up.discard((name, server))
 
     def fails(self, lost: Lost, server: str = "", until_certain: Verdict | None = None) -> Verdict:
         """Pending, or what the caller says instead, and broken once it has failed for long."""
         at, now, remedy = (lost.name, server), self._answered(), f"{lost.remedy} {_BY_ITSELF}"
-        if now - self._since.setdefault(at, now) >= self._seconds:
+        known = self._failing.get(at, _Failing(now))
+        failing = self._failing[at] = replace(known, answers=known.answers + 1)
+        if now - failing.since >= self._seconds:
             self._given_up.add(at)
-            return broken(lost.reason, remedy=remedy)
-        return until_certain or pending(lost.reason, remedy=remedy)
+            return replace(broken(lost.reason, remedy=remedy), certain=failing.answers >= _ENOUGH_ANSWERS)
+        # Another one, or the same at another instance, may be the first whose time is over.
+        first = min(each.since for each in self._failing.values())
+        return replace(until_certain or pending(lost.reason, remedy=remedy), again_at=first + self._seconds)
 
     def patience(self, name: str) -> float:
         """How many seconds it may fail behind an undo."""
@@ -73,8 +88,8 @@ class RestartWatch:
         now = self._clock.monotonic()
         self._skipped += 1
         spent = now - self._asked
-        known = self._since if self._skipped <= _FEW_ROUNDS else {}
-        self._since = {name: since + spent for name, since in known.items()}
+        known = self._failing if self._skipped <= _FEW_ROUNDS else {}
+        self._failing = {name: replace(each, since=each.since + spent) for name, each in known.items()}
         self._asked = now
 
     def _answered(self) -> float:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from math import inf
 
 import pytest
 
 from testkit.fakes.clock import FakeClock
 from tests.unit.gates.builders import NAMESPACE, add_pod
 from tests.unit.gates.continuity.living_cluster import CONTROLLERS, SERVERS, LivingKube, refusal
-from upgrader.errors import ApiError, ApiUnavailable
+from upgrader.engine.execution.gatekeeper import hold_all
+from upgrader.errors import ApiError, ApiUnavailable, GateFailed
+from upgrader.gates.api_absence import ApiAbsence
 from upgrader.gates.continuity.continuity import Continuity
 from upgrader.gates.continuity.leader_leases import held_leases
 from upgrader.gates.continuity.object_counts import fell
@@ -28,6 +31,7 @@ from upgrader.gates.kubernetes_kinds import (
 )
 from upgrader.gates.shared_reads import ReadMemory, SharedReads
 from upgrader.model.baseline import Baseline, Count, NotCompared
+from upgrader.model.event import Event, GateChecked
 from upgrader.model.json_values import from_json, to_json
 from upgrader.model.outcome import Verdict, VerdictKind
 from upgrader.model.settings import GatePolicy
@@ -37,6 +41,18 @@ from upgrader.steps.verify import VerifyStep
 
 SECRET = "/api/v1/namespaces/kube-system/secrets/upgrader-continuity"
 CHECKS = 12
+
+
+class FirstFailure:
+    """Remembers when a gate first said that something fails which worked before."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        self._clock = clock
+        self.at = inf
+
+    def emit(self, event: Event) -> None:
+        if isinstance(event, GateChecked) and event.gate == "continuity" and event.verdict.kind is not VerdictKind.HOLDS:
+            self.at = min(self.at, self._clock.monotonic())
 
 
 def gates(continuity: Continuity) -> list[Gate]:
@@ -198,6 +214,24 @@ def test_conversion_that_fails(converted: Continuity, kube: LivingKube, clock: F
     kube.raw_answers[THING] = refusal(404, "it was deleted")
     assert left_failing(converted) == ""
     assert kinds_of(gates(converted)[0], clock, 12)[-1] is VerdictKind.HOLDS
+
+
+@pytest.mark.parametrize(
+    ("fails", "seconds"), [("conversion", 30), ("aggregated API", 65)], ids=["conversion", "aggregated API"]
+)
+def test_what_has_ended_fails_the_gate_as_soon_as_its_time_is_over(
+    converted: Continuity, kube: LivingKube, clock: FakeClock, fails: str, seconds: int
+) -> None:
+    """Neither the rarer rounds of a long wait nor further checks add to its time; the turn of what fails may."""
+    if fails == "conversion":
+        kube.raw_answers[THING] = refusal(500, "conversion webhook failed: no such host")
+    else:
+        kube.api_service(AGGREGATED, available=False, reason="FailedDiscoveryCheck")
+    (item,) = converted.around(Pipeline((PipelineStep(VerifyStep("kube-apiserver"), (), ()),))).steps
+    seen, absence = FirstFailure(clock), ApiAbsence(kube, clock, inf)
+    with pytest.raises(GateFailed, match="worked before this run|was Available before this run"):
+        hold_all("a", item.gates, clock=clock, reporter=seen, absence=absence, asked=lambda: 3 * kube.requests)
+    assert seconds <= clock.monotonic() - seen.at <= seconds + 2
 
 
 def test_conversion_that_has_no_answer(converted: Continuity, kube: LivingKube, clock: FakeClock) -> None:
