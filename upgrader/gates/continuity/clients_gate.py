@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, MutableMapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 
 from upgrader.errors import ApiError
@@ -48,12 +48,23 @@ class _Crowd:
     """Clients that have waited, or were rejected, since `since` (monotonic), as there are fewer seats than before."""
 
     since: float
-    longest: float
+    longest: float = 0.0
     """The longest queue so far."""
+    windows: int = 0
+    """In how many windows, one behind the other."""
+
+    def seen_again(self, queued: float) -> _Crowd:
+        """The same after another such window."""
+        return _Crowd(self.since, max(self.longest, queued), self.windows + 1)
+
+    def decided_at(self, now: float) -> float | None:
+        """When it will have lasted for long; None once it has."""
+        at = self.since + CROWDED_SECONDS
+        return at if now < at else None
 
     def stays(self, now: float, queued: float) -> bool:
         """Whether it has lasted for long, and isn't becoming shorter, as behind a start."""
-        return now - self.since >= CROWDED_SECONDS and 2 * queued >= self.longest
+        return self.decided_at(now) is None and 2 * queued >= self.longest
 
 
 @dataclass
@@ -112,6 +123,11 @@ class ClientsGate:
         self._starts: MutableMapping[str, str] = {} if starts is None else starts
         self._before = dict(self._starts)
         """When the instances started that there were before the step."""
+
+    def begun(self) -> ClientsGate:
+        """The same, with a first reading: it is compared with the next one, and other gates' checks take their time."""
+        self.check()
+        return self
 
     def check(self) -> Verdict:
         """Read the instance whose turn it is, if one's is, and judge them all."""
@@ -173,14 +189,16 @@ class ClientsGate:
         # With far fewer seats than before, however few are rejected among all that are answered.
         rejected = more_refusals(known, window, everywhere, floor=0.0).get(TOO_MANY, "") if fewer else ""
         if fewer and (queued or rejected):
-            earlier = seen.crowded or _Crowd(seen.read_at, 0.0)
-            reading.crowded = _Crowd(earlier.since, max(earlier.longest, window.queued))
+            reading.crowded = (seen.crowded or _Crowd(seen.read_at)).seen_again(window.queued)
             queued = f"{queued or rejected}; {fewer}"
         slow = (*filter(None, [queued]), *slower(known, window))
         reading.worse = seen.worse + 1 if refusals else 0
         lasting = reading.crowded is not None and reading.crowded.stays(now, window.queued)
         certain = lasting or reading.worse >= WORSE_WINDOWS
         reading.problem = _problem(server, tuple(refusals.values()), slow, certain=certain)
+        if reading.problem and reading.crowded:
+            proven = lasting and reading.crowded.windows >= WORSE_WINDOWS
+            reading.problem = replace(reading.problem, certain=proven, again_at=reading.crowded.decided_at(now))
 
     def _own_fault(self, everywhere: Counters) -> bool:
         """Whether the refused logins are as few as one client's, and can't come from the step.

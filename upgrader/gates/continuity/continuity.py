@@ -184,7 +184,7 @@ class Continuity:
         return GateRun(gate(), replace(self.policy, consecutive=1), gate)
 
     def _clients(self, item: PipelineStep) -> GateRun:
-        def gate() -> Gate:
+        def gate() -> ClientsGate:
             return ClientsGate(
                 self.kube,
                 self.clock,
@@ -194,7 +194,7 @@ class Continuity:
                 starts=self.starts,
             )
 
-        return GateRun(gate(), replace(self.policy, consecutive=1), gate)
+        return GateRun(gate(), replace(self.policy, consecutive=1), lambda: gate().begun())
 
     def _known(self) -> Baseline:
         assert self.baseline is not None, "gates are checked after the run has begun"

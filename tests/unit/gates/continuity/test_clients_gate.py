@@ -4,24 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from math import inf
 
 import pytest
 
 from testkit.fakes.clock import FakeClock
 from testkit.fakes.kube import FakeKube
 from tests.unit.gates.continuity.living_cluster import CONTROLLERS, SERVERS, LivingKube, metrics, refusal
+from upgrader.engine.execution.gatekeeper import hold_all
+from upgrader.errors import GateFailed
+from upgrader.gates.api_absence import ApiAbsence
 from upgrader.gates.continuity.clients_gate import ClientsGate
 from upgrader.gates.continuity.continuity import Continuity
 from upgrader.gates.continuity.server_metrics import Counters, parse, percentile99, since, summarize
 from upgrader.gates.continuity.worse_clients import fewer_seats
 from upgrader.model.baseline import Baseline, Latency99, ServerBaseline
+from upgrader.model.event import Event
 from upgrader.model.json_values import from_json
 from upgrader.model.outcome import Verdict, VerdictKind
 from upgrader.model.settings import GatePolicy
-from upgrader.pipeline import Pipeline, PipelineStep
+from upgrader.pipeline import GateRun, Pipeline, PipelineStep
 from upgrader.steps.verify import VerifyStep
 
 BEFORE = metrics(requests=10_000, c403=10)
+
+
+class Nobody:
+    """Is told nothing."""
+
+    def emit(self, event: Event) -> None:
+        pass
 
 
 def watch(*scrapes: str, before: str = BEFORE) -> list[Verdict]:
@@ -176,6 +188,50 @@ def test_fewer_seats_are_watched_for_longer() -> None:
     assert "9 seats for requests, 608 before this run" in verdicts[3].reason
     late = watch(*(metrics(requests=300 * n, seats=9, queued=20 * (n > 2)) for n in range(1, 12)))
     assert late[-1].kind is VerdictKind.BROKEN and VerdictKind.HOLDS not in {verdict.kind for verdict in late}
+
+
+@pytest.mark.parametrize(
+    ("queue", "seconds"),
+    [(lambda n: 20, 30.0), (lambda n: max(15, 300 - 60 * n), 120.0)],
+    ids=["stays", "becomes shorter"],
+)
+def test_too_few_seats_fail_the_gate_after_half_a_minute(queue: Callable[[int], int], seconds: float) -> None:
+    """Neither rounds that are rare, as gates ask much, nor further checks add to it. A queue that becomes shorter is
+    waited for until the deadline, as rarely as anything else.
+    """
+    kube, clock, times = FakeKube(), FakeClock(), list[float]()
+    baseline = Baseline("v1.36.3", clients=summarize({"": parse(metrics(requests=10_000, seats=608))}, {}))
+    gate = ClientsGate(kube, clock, lambda: baseline, CONTROLLERS)
+
+    class Scraped:
+        name = gate.name
+
+        def check(self) -> Verdict:
+            times.append(clock.monotonic())
+            kube.raw_answers["/metrics"] = metrics(requests=300 * len(times), seats=9, queued=queue(len(times)))
+            return gate.check()
+
+    absence, run = ApiAbsence(kube, clock, inf), GateRun(Scraped(), GatePolicy(consecutive=1))
+    with pytest.raises(GateFailed, match="requests wait for a seat"):
+        hold_all("a", (run,), clock=clock, reporter=Nobody(), absence=absence, asked=lambda: 33 * len(times))
+    assert times[-1] - times[0] == pytest.approx(seconds, abs=2.0)
+    assert len(times) <= 3 + seconds / 7, "about eleven seconds apart"
+
+
+def test_first_reading_is_made_before_other_gates_are_checked(
+    continuity: Continuity, kube: LivingKube, clock: FakeClock
+) -> None:
+    """Where few seats are left, their requests take long: half a minute of too few seats counts from its beginning."""
+    (item,) = continuity.around(Pipeline((PipelineStep(VerifyStep("kube-apiserver"), (), ()),))).steps
+    for server in SERVERS:
+        kube.raw_answers[f"{server}/metrics"] = metrics(seats=9, queued=20)
+    (again,) = (run.again for run in item.gates if run.gate.name == "continuity/clients")
+    assert again is not None
+    gate = again()
+    clock.sleep(18)
+    kube.raw_answers[f"{SERVERS[0]}/metrics"] = metrics(requests=1300, seats=9, queued=20)
+    gate.check()
+    assert "20 requests wait for a seat" in gate.check().reason
 
 
 def test_as_many_seats_as_before_and_a_queue() -> None:
