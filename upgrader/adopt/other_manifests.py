@@ -1,8 +1,10 @@
-"""Copies of a component's manifest that the kubelet would run: refused by name.
+"""Manifests of a component that adoption doesn't read, or couldn't move: refused by name.
 
-It reads every file in its folder but those that begin with a dot, whatever the name ends with. Of two pods with one
-name, it runs one, and the other as soon as the first is gone: a backup beside the manifest would take over from it when
-adoption moves that, and the static pod would never end.
+The kubelet reads every file in its folder but those that begin with a dot, whatever the name ends with. Of two pods
+with one name, it runs one, and the other as soon as the first is gone: a backup beside the manifest would take over
+from it when adoption moves that, and the static pod would never end. One that is alone there under another name, such
+as kube-apiserver.json, is the one that runs. A symbolic link may lead nowhere from another folder, and an undo wouldn't
+find the manifest.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from upgrader.adopt.facts import COMPONENTS, MANIFESTS
+from upgrader.adopt.facts import ADOPTED, COMPONENTS, MANIFESTS
 from upgrader.errors import Blocked
 from upgrader.model.cluster import Host
 from upgrader.model.go_yaml import first_document
@@ -22,7 +24,9 @@ from upgrader.ports import Hosts
 
 __all__ = ["check_other_manifests"]
 
-_LIST = f'for file in {MANIFESTS}/*; do [ ! -f "$file" ] || echo "$file"; done'
+_LIST = f"""for file in {MANIFESTS}/*; do
+  [ ! -f "$file" ] || if [ -h "$file" ]; then echo "$file -> $(readlink -f "$file")"; else echo "$file"; fi
+done"""
 _ASIDE = "/etc/kubernetes"
 _SYSTEM = "kube-system"
 
@@ -30,16 +34,43 @@ _SYSTEM = "kube-system"
 def check_other_manifests(hosts: Hosts, controllers: Iterable[Host]) -> None:
     """Raises Blocked, or HostError."""
     for host in controllers:
-        for path in hosts.run(host, ["sh", "-c", _LIST]).stdout.splitlines():
+        for line in hosts.run(host, ["sh", "-c", _LIST]).stdout.splitlines():
+            path, _, target = line.partition(" -> ")
             component = _component(hosts.read(host, path) or b"")
-            if component and PurePosixPath(path).name != f"{component}.yaml":
-                raise Blocked(
-                    f"{host.name}: {path} is a second manifest of {component}: the kubelet runs every file in that "
-                    "folder as a static pod, so it would start this one when the other is retired; nothing was changed",
-                    remedy=f"Compare it with what runs: kubectl -n {_SYSTEM} get pod {component}-{host.name} -o yaml\n"
-                    f"The right one must be {MANIFESTS}/{component}.yaml. Move the other one away: mv "
-                    f"{shlex.quote(path)} {_ASIDE}",
-                )
+            own = f"{MANIFESTS}/{component}.yaml"
+            if component and path != own:
+                named = (own, f"{ADOPTED}/{component}.yaml")
+                alone = all(hosts.read(host, each) is None for each in named)
+                raise (_misnamed if alone else _second)(host, path, component)
+            if component and target:
+                raise _link(host, path, target)
+
+
+def _second(host: Host, path: str, component: str) -> Blocked:
+    return Blocked(
+        f"{host.name}: {path} is a second manifest of {component}: the kubelet runs every file in that folder as a "
+        "static pod, so it would start this one when the other is retired; nothing was changed",
+        remedy=f"Compare it with what runs: kubectl -n {_SYSTEM} get pod {component}-{host.name} -o yaml\n"
+        f"The right one must be {MANIFESTS}/{component}.yaml. Move the other one away: mv {shlex.quote(path)} {_ASIDE}",
+    )
+
+
+def _misnamed(host: Host, path: str, component: str) -> Blocked:
+    return Blocked(
+        f"{host.name}: {path} is the manifest of {component}, which adoption expects under kubeadm's name, "
+        f"{component}.yaml; nothing was changed",
+        remedy=f"Rename it; the kubelet may restart {component}: mv {shlex.quote(path)} {MANIFESTS}/{component}.yaml\n"
+        "Only the control plane of a kubeadm cluster can be adopted.",
+    )
+
+
+def _link(host: Host, path: str, target: str) -> Blocked:
+    aside = f"{_ASIDE}/{PurePosixPath(path).name}"
+    return Blocked(
+        f"{host.name}: {path} is a symbolic link to {target}: adoption moves it to another folder and back, where a "
+        "link may lead nowhere; nothing was changed",
+        remedy=f"Replace it with the file: cp {shlex.quote(target)} {aside} && mv {aside} {MANIFESTS}",
+    )
 
 
 def _component(content: bytes) -> str:

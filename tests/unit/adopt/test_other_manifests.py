@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import shlex
+import subprocess
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
 from testkit.fakes.hosts import FakeHosts
 from tests.unit.adopt.kubeadm_pods import kubeadm_pod
-from upgrader.adopt.facts import MANIFESTS
-from upgrader.adopt.other_manifests import check_other_manifests
+from upgrader.adopt.facts import ADOPTED, MANIFESTS
+from upgrader.adopt.other_manifests import _LIST, check_other_manifests
 from upgrader.errors import Blocked
 from upgrader.model.cluster import Host
 from upgrader.ports import CommandResult
@@ -38,6 +40,48 @@ def test_a_copy_is_refused(name: str) -> None:
         check_other_manifests(_with({**_OWN, name: _API}), [_HOST])
     assert "nothing was changed" in caught.value.message
     assert f"mv {shlex.quote(f'{MANIFESTS}/{name}')} /etc/kubernetes" in caught.value.remedy
+
+
+@pytest.mark.parametrize("name", ["kube-apiserver.json", "kube-apiserver.manifest", "apiserver.yml"])
+def test_the_only_manifest_under_another_name_is_not_to_be_moved_away(name: str) -> None:
+    """kops and OpenStack Magnum name them so: it is what runs, and without it there is no API."""
+    hosts = _with({"kube-scheduler.yaml": _OWN["kube-scheduler.yaml"], name: _API})
+    with pytest.raises(Blocked, match=f"controller-1: {MANIFESTS}/{name} is the manifest of kube-apiserver") as caught:
+        check_other_manifests(hosts, [_HOST])
+    assert f"mv {MANIFESTS}/{name} {MANIFESTS}/kube-apiserver.yaml" in caught.value.remedy
+
+
+def test_a_copy_beside_a_release_is_to_be_moved_away() -> None:
+    """kubeadm's own manifest was retired, and the copy would run instead of it."""
+    hosts = _with({"kube-apiserver.yaml.bak": _API})
+    hosts.files[_HOST.name, f"{ADOPTED}/kube-apiserver.yaml"] = _API
+    with pytest.raises(Blocked, match="is a second manifest of kube-apiserver"):
+        check_other_manifests(hosts, [_HOST])
+
+
+def test_a_manifest_that_is_a_symbolic_link_is_refused() -> None:
+    """Moved to another folder, a relative one leads nowhere: an undo would find no manifest to restore."""
+    hosts = _with(_OWN)
+    listed = f"{MANIFESTS}/kube-apiserver.yaml -> /srv/manifests/api.yaml\n{MANIFESTS}/kube-scheduler.yaml\n"
+    hosts.commands["sh"] = CommandResult(0, listed, "")
+    with pytest.raises(Blocked, match=r"kube-apiserver\.yaml is a symbolic link to /srv/manifests/api\.yaml") as caught:
+        check_other_manifests(hosts, [_HOST])
+    assert "cp /srv/manifests/api.yaml /etc/kubernetes/kube-apiserver.yaml && mv" in caught.value.remedy
+    hosts.commands["sh"] = CommandResult(0, f"{MANIFESTS}/kube-vip.yaml -> /srv/kube-vip.yaml\n", "")
+    check_other_manifests(hosts, [_HOST])
+
+
+def test_the_command_that_lists_manifests(tmp_path: Path) -> None:
+    """Run by a shell: files and links to files, with where these lead, but neither folders nor dangling links."""
+    for name in ("a.yaml", "with space"):
+        (tmp_path / name).write_text("x")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to("a.yaml")
+    (tmp_path / "nowhere").symlink_to("missing")
+    script = _LIST.replace(MANIFESTS, str(tmp_path))
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
+    listed = [f"{tmp_path}/{name}" for name in ("a.yaml", f"link -> {tmp_path}/a.yaml", "with space")]
+    assert done.stdout.splitlines() == listed
 
 
 @pytest.mark.parametrize(

@@ -30,8 +30,7 @@ def test_a_copy_of_a_manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, j
 
     place.hosts.commands["sh"] = listed
     place.hosts.files[LAST, _COPY] = kubeadm_pod("kube-apiserver").manifest
-    if joined:
-        for name in FLAGS:
-            place.hosts.files[LAST, f"{MANIFESTS}/{name}.yaml"] = kubeadm_pod(name).manifest
+    for name in FLAGS:
+        place.hosts.files[LAST, f"{MANIFESTS}/{name}.yaml"] = kubeadm_pod(name).manifest
     with pytest.raises(Blocked, match=f"{LAST}: {_COPY} is a second manifest of kube-apiserver"):
         (place.adoption() if joined else adoption.adoption(place.folder, FrontEnd())).__enter__()
