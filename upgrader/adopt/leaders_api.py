@@ -56,14 +56,26 @@ def leaders_servers(
     """
     changes = []
     for controller, address in zip(controllers, addresses, strict=True):
+        for flag, url in _masters(controller):
+            name = urlsplit(url if "//" in url else f"//{url}").hostname or ""
+            if _is_loopback(name):
+                raise Blocked(
+                    f"{controller.host.name}: {flag} is {url}, which the chart's pod can't reach, as it doesn't use "
+                    "the host network; nothing was changed",
+                    remedy="Remove it from the static pod, on every controller: without it, the kubeconfig's server "
+                    "is used. If kubeadm has it from `extraArgs` in ConfigMap kube-system/kubeadm-config, remove it "
+                    "there, too.",
+                )
+            _check_resolved(hosts, controller.host, flag, name, url, aliases)
         for path, server in _servers(hosts, controller):
             host = urlsplit(server).hostname or ""
             if _is_loopback(host):
                 changes.append(_own_server(hosts, controller, address, path, server))
             else:
-                _check_resolved(hosts, controller.host, path, server, aliases)
+                _check_resolved(hosts, controller.host, path, host, server, aliases)
         for path, url in _extenders(hosts, controller):
-            if _is_loopback(urlsplit(url).hostname or ""):
+            name = urlsplit(url).hostname or ""
+            if _is_loopback(name):
                 raise Blocked(
                     f"{controller.host.name}: {path} has the extender {url}, which the chart's kube-scheduler can't "
                     "reach, as it doesn't use the host network; nothing was changed",
@@ -71,16 +83,22 @@ def leaders_servers(
                     "Service's cluster IP, or the node's own address, if the extender listens there. Then restart "
                     "kube-scheduler's static pod.",
                 )
-            _check_resolved(hosts, controller.host, path, url, aliases)
+            _check_resolved(hosts, controller.host, path, name, url, aliases)
     return tuple(changes)
 
 
-def _check_resolved(hosts: Hosts, host: Host, path: str, url: str, aliases: Collection[str]) -> None:
-    """Raises Blocked where a file leads to a name that only this controller knows."""
-    name = urlsplit(url).hostname or ""
+def _masters(controller: ControllerFacts) -> Iterator[tuple[str, str]]:
+    """Words for the flag that overrides the server of each kubeconfig, and what it is: a URL, or HOST:PORT."""
+    for component in _LEADERS:
+        if (static := controller.active.get(component)) and (given := static.flags.get("master")):
+            yield f"{component}'s flag --master", given[-1]
+
+
+def _check_resolved(hosts: Hosts, host: Host, by: str, name: str, url: str, aliases: Collection[str]) -> None:
+    """Raises Blocked where a file or a flag (`by`) leads to a name that only this controller knows."""
     if name not in aliases and _only_in_hosts_file(hosts, host, name):
         raise Blocked(
-            f"{host.name}: {path} uses {url}, and {name} is only in /etc/hosts, not in DNS: the chart's pods can't "
+            f"{host.name}: {by} uses {url}, and {name} is only in /etc/hosts, not in DNS: the chart's pods can't "
             "resolve it; nothing was changed",
             remedy=f"Set `controlPlane.hostAliases` in values/kubernetes.yaml, with {name} and its address.",
         )

@@ -146,3 +146,28 @@ def test_a_name_that_only_the_controller_knows_is_refused_unless_it_is_told() ->
 def test_what_pods_can_reach(server: str, in_dns: bool) -> None:
     """The controller's own address, as kubeadm writes it, and a name in DNS."""
     assert _found(_hosts(server, in_file=in_dns, in_dns=in_dns)) == ()
+
+
+@pytest.mark.parametrize("component", ["kube-controller-manager", "kube-scheduler"])
+@pytest.mark.parametrize("url", ["https://127.0.0.1:6443", "http://localhost:8080", "127.0.0.1:8080", "https://[::1]"])
+def test_a_flag_that_leads_to_the_controllers_loopback_address_is_refused(component: str, url: str) -> None:
+    """`--master` overrides the kubeconfig's server, whichever that is: the chart's pod would ask itself."""
+    pod = kubeadm_pod(component, {"master": url})
+    with pytest.raises(Blocked, match=re.escape(f"controller-1: {component}'s flag --master is {url}")) as caught:
+        _found(_hosts("https://10.0.0.1:6443"), pod)
+    assert "Remove it from the static pod" in caught.value.remedy
+
+
+def test_a_flag_that_leads_elsewhere_is_kept() -> None:
+    """The node's own address and a name of the DNS do, but not a name that only /etc/hosts has, until the pods know
+    it.
+    """
+    pod = kubeadm_pod("kube-scheduler", {"master": "https://api.lan:6443"})
+    assert _found(_hosts("https://10.0.0.1:6443"), kubeadm_pod("kube-scheduler", {"master": "10.0.0.1:6443"})) == ()
+    assert _found(_hosts("https://10.0.0.1:6443", in_file=True, in_dns=True), pod) == ()
+    known = _hosts("https://10.0.0.1:6443", in_file=True)
+    with pytest.raises(
+        Blocked, match=r"kube-scheduler's flag --master uses https://api\.lan:6443, and api\.lan is only"
+    ):
+        _found(known, pod)
+    assert _found(known, pod, aliases=["api.lan"]) == ()
