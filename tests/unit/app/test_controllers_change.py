@@ -44,7 +44,18 @@ from upgrader.ports import CommandResult, Tools
 NAMES = ("controller-1", "controller-2", "controller-3")
 LAST = NAMES[-1]
 CHECKS_OF_NEW = new_controllers._CHECKS
-UNASKED = ("booted", "kubelet", "containerd", "runtime", "spaces", "certificates", "api", "containers", "workloads")
+UNASKED = (
+    "booted",
+    "kubelet",
+    "containerd",
+    "runtime",
+    "spaces",
+    "certificates",
+    "api",
+    "containers",
+    "workloads",
+    "etcd_named_here",
+)
 
 
 @dataclass

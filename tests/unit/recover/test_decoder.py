@@ -28,7 +28,7 @@ def answer(**facts: Any) -> dict[str, Any]:
             "spaces",
             "certificates",
         ),
-        *("manifests", "etcd", "etcd_server", "api", "workloads", "identity", "cgroups"),
+        *("manifests", "etcd", "etcd_named_here", "etcd_server", "api", "workloads", "identity", "cgroups"),
     )
     return {"taken": 100.0, "took": 0.0, **dict.fromkeys(names, WHY), **facts}
 

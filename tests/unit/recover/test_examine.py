@@ -93,6 +93,12 @@ class Disk:
         file.write_bytes(content.encode() if isinstance(content, str) else content)
         return file
 
+    def start_api_with(self, servers: str) -> None:
+        """kubeadm's static pod of kube-apiserver, with these servers of etcd."""
+        self.write(
+            "/etc/kubernetes/manifests/kube-apiserver.yaml", f"    - kube-apiserver\n    - --etcd-servers={servers}\n"
+        )
+
     def capture(self, secret: bytes = b"canary") -> int:
         """A generation, written as the pod-checkpointer writes it."""
         source = pod(volumes=[{"name": "tls", "secret": {"secretName": "tls"}}])
@@ -317,6 +323,7 @@ def test_data_of_a_service_is_no_sign_of_a_static_pod(disk: Disk, state: str, en
     (tools / "systemctl").write_text(f"#!/bin/sh\necho ActiveState={state}\necho UnitFileState={enabled}\n")
     (tools / "systemctl").chmod(0o755)
     disk.environment = {"PATH": str(tools)}
+    disk.start_api_with("https://127.0.0.1:2379")
     found = disk.examine()
     assert found.has_etcd is kubeadms
     assert (found.etcd_service.name if found.etcd_service else None) == (None if kubeadms else "etcd")
@@ -455,6 +462,49 @@ def test_secrets_of_generations_do_not_leave_the_host(disk: Disk) -> None:
     """What is read to be verified is not reported."""
     disk.capture(b"canary-value")
     assert "canary" not in disk.run(HOST, ["python3", "-I", "-"], program()).stdout
+
+
+@pytest.mark.parametrize(
+    ("servers", "here"),
+    [
+        ("https://192.0.2.7:2379,https://127.0.0.1:2379", True),
+        ("https://[::1]:2379", True),
+        ("https://localhost:2379", True),
+        ("https://192.0.2.7:2379,https://[2001:db8::7]:2379", False),
+        ("https://nowhere.invalid:2379", None),
+        ("", None),  # no kube-apiserver is known
+    ],
+)
+def test_a_service_is_the_clusters_etcd_where_kube_apiserver_names_this_host(
+    disk: Disk, servers: str, here: bool | None
+) -> None:
+    """Beside an etcd elsewhere, or where that isn't known, a service of that name is nobody's: it isn't ours to start,
+    and its data isn't the cluster's.
+    """
+    disk.write("/var/lib/etcd/member/snap/db", "data")
+    tools = disk.root / "bin"
+    tools.mkdir()
+    (tools / "systemctl").write_text("#!/bin/sh\necho ActiveState=inactive\necho UnitFileState=enabled\n")
+    (tools / "systemctl").chmod(0o755)
+    disk.environment = {"PATH": str(tools)}
+    if servers:
+        disk.start_api_with(servers)
+    found = disk.examine()
+    assert (found.etcd.named_here if here is not None else isinstance(found.etcd.named_here, Unknown)) is (
+        here is not False
+    )
+    assert (found.etcd_service is not None) is (here is True)
+    assert not found.has_etcd
+
+
+def test_generations_name_etcds_servers_too(disk: Disk) -> None:
+    """After an adoption, kube-apiserver has no static pod but those that are made of its generations."""
+    source = pod(
+        containers=[{"name": "kube-apiserver", "image": "example/main:v1", "args": ["--etcd-servers=http://[::1]:2"]}]
+    )
+    origin = Origin("kube-apiserver-abc-x1", "uid-1", "controller-1", "abc", "4", "2026-01-01T00:00:00Z", "Deployment")
+    disk.store.capture(made(source, Contents({})), Policy.API_AWAY, "", origin)
+    assert disk.examine().etcd.named_here is True
 
 
 def test_etcds_manifest_data_and_backups(disk: Disk) -> None:

@@ -18,6 +18,7 @@ from upgrader.onhost.facts import (
     etcd_facts,
     identity_facts,
     machine_facts,
+    named_etcd,
 )
 from upgrader.onhost.node.disk_inventory import Inventory
 
@@ -48,6 +49,7 @@ def facts(root: str) -> dict[str, Any]:
             "certificates": lambda: machine_facts.certificates(root),
             "manifests": lambda: machine_facts.manifests(root),
             "etcd": lambda: etcd_facts.facts(root),
+            "etcd_named_here": lambda: named_etcd.named_here(disk, root),
             "etcd_server": lambda: etcd_facts.server(root, checkpoint_facts.stored_keys(disk)),
             "api": lambda: apiserver_answer.readyz(root, {_PORT, *checkpoint_facts.ports(disk)}),
             "clients": lambda: accepted_clients.accepted(root, {_PORT, *checkpoint_facts.ports(disk)}, runtime),

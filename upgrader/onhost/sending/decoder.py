@@ -60,7 +60,7 @@ def decode(raw: Json, sent: float, received: float) -> HostFacts:
         spaces=_known_all(raw["spaces"], lambda found: Space(**found)),
         certificates=_known_all(raw["certificates"], _certificate),
         manifests=_known(raw["manifests"], lambda found: Manifests(found["exists"], tuple(found["files"]))),
-        etcd=_etcd(raw["etcd"], raw["etcd_server"]),
+        etcd=_etcd(raw["etcd"], raw["etcd_server"], raw["etcd_named_here"]),
         api=_known(raw["api"], lambda found: Endpoint(**found)),
         containers=servers,
         workloads=_known(raw["workloads"], lambda found: tuple(_workload(w) for w in found)),
@@ -130,7 +130,7 @@ def _identity(found: Json) -> Identity:
     return Identity(found["machine_id"], found["keys"], ephemeral, reserved, found["migrate_req"])
 
 
-def _etcd(found: Json, server: Json) -> Etcd:
+def _etcd(found: Json, server: Json, named_here: Any) -> Etcd:
     answered = _known(server, etcd_server)
     if "unknown" in found:
         unknown = Unknown(str(found["unknown"]))
@@ -142,6 +142,7 @@ def _etcd(found: Json, server: Json) -> Etcd:
         server=answered,
         flags=found["flags"],
         service=_known(found["service"], lambda service: _unit(service) if service else None),
+        named_here=_known(named_here, bool),
         backups=tuple(Backup(**backup) for backup in found["backups"]),
     )
 

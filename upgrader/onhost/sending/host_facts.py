@@ -238,8 +238,8 @@ class Backup:
 class Etcd:
     """etcd on this host. `data`: of its data folder; `empty` has no database file in it. `server` is Unknown when
     nothing answered there. `flags`: those of its manifest that name it and its peers, and its quota.
-    `backups`: the newest first. `service`: the service of the host that is etcd, as on Kubespray's controllers, also
-    one that is stopped.
+    `backups`: the newest first. `service`: the service of the host that is called etcd, as on Kubespray's controllers,
+    also one that is stopped. `named_here`: whether kube-apiserver's etcd has an address of this host.
     """
 
     manifest: bool | Unknown
@@ -249,6 +249,7 @@ class Etcd:
     flags: Mapping[str, str] = field(default_factory=dict)
     backups: tuple[Backup, ...] = ()
     service: Unit | Unknown | None = None
+    named_here: bool | Unknown = Unknown("not asked")
 
 
 @dataclass(frozen=True)
@@ -394,9 +395,12 @@ class HostFacts:
 
     @property
     def etcd_service(self) -> Unit | None:
-        """The service that is this host's member of etcd; None where that is kubeadm's static pod, or isn't known."""
+        """The service that is this host's member of the cluster's etcd; None where that is kubeadm's static pod, or
+        elsewhere, or isn't known.
+        """
         service = self.etcd.service
-        return service if isinstance(service, Unit) and not self.has_etcd else None
+        member = self.etcd.named_here is True and not self.has_etcd
+        return service if isinstance(service, Unit) and member else None
 
     def instances(self) -> tuple[Container, ...]:
         """kube-apiserver's containers that run, those of standby pods included; () if that is unknown."""
