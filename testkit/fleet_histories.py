@@ -45,7 +45,7 @@ from upgrader.fleet.windows import Exclusion, Window
 from upgrader.model.health_before import IntOrPercent
 from upgrader.model.version import KubernetesVersion
 
-__all__ = ["Broken", "play"]
+__all__ = ["Broken", "play", "touches"]
 
 _ZONES = ("Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "UTC")
 _FIRST = datetime(2027, 3, 5, tzinfo=UTC)
@@ -248,7 +248,7 @@ class _Oracle:
     def _times(self, name: str, now: datetime, needed: timedelta) -> None:
         labels = self.fleet.by_name[name].labels
         for each in self.fleet.exclusions:
-            if each.selector.selects(labels) and _touches(each, now, now + needed):
+            if each.selector.selects(labels) and touches(each, now, now + needed):
                 raise Broken(f"{name} was begun in, or too close to, an exclusion")
         mine = [each for each in self.fleet.windows if each.selector.selects(labels)]
         if mine and not any(
@@ -304,13 +304,14 @@ def _starts(cron: str, zone: str) -> tuple[datetime, ...]:
     return tuple(found)
 
 
-def _touches(exclusion: Exclusion, begin: datetime, end: datetime) -> bool:
+def touches(exclusion: Exclusion, begin: datetime, end: datetime) -> bool:
+    """Whether any moment from `begin`, which counts in each case, to before `end` is on one of its days."""
     there, instant = exclusion.zone, begin
     while instant < end:
         if exclusion.first <= instant.astimezone(there).date() <= exclusion.last:
             return True
         instant += timedelta(minutes=10)
-    return exclusion.first <= (end - timedelta(seconds=1)).astimezone(there).date() <= exclusion.last
+    return exclusion.first <= max(begin, end - timedelta(seconds=1)).astimezone(there).date() <= exclusion.last
 
 
 def play(seed: int) -> int:
