@@ -15,6 +15,7 @@ from upgrader.ports import Hosts
 from upgrader.steps.backup.etcd_member import EtcdMember
 from upgrader.steps.backup.etcd_tools import EtcdTools
 from upgrader.steps.backup.source_member import members_to_ask, prove_any
+from upgrader.steps.rehearsal.other_machine import refuse_controller
 from upgrader.steps.rehearsal.rehearsal_host import RehearsalHost
 from upgrader.steps.rehearsal.renewed_lease import renewed_lease
 from upgrader.steps.rehearsal.result import Result, result_of
@@ -35,6 +36,8 @@ class Rehearsal:
 
     def run(self, servers: Mapping[str, Server], note: Callable[[str], None]) -> Result:
         """Leaves nothing on the hosts, and first removes what an interrupted one left."""
+        if self.on:
+            refuse_controller(self.hosts, self.controllers, self.on, self.hosts, f"--on {self.on.name}")
         tools = EtcdTools(self.hosts)
         members = members_to_ask("rehearsal", tools, self.controllers, note)
         elsewhere = RehearsalHost(self.hosts, self.on) if self.on else None

@@ -29,6 +29,7 @@ SERVERS = {
     "current": Server("registry.k8s.io/kube-apiserver:v1.36.3", FLAGS, (KEYS,), "/other"),
     "target": Server("registry.k8s.io/kube-apiserver:v1.37.1", FLAGS, (KEYS,), "/other"),
 }
+MACHINE_ID = "/etc/machine-id"
 PLACE = "/var/lib/upgrader-rehearsal"
 WORK = f"{PLACE}/u1"
 FOUND = {"findings": [], "counts": {"objects": 3}, "seconds": 4.5, "peak": 1 << 20}
@@ -49,6 +50,7 @@ class Machines(FakeHosts):
         self._ready, self._found = ready or {}, found or FOUND
         self.commands |= {"python3": self._program, "sh": self._shell, "tar": self._tar}
         self.commands["touch"] = CommandResult(0, "", "")
+        self.files = {(host.name, MACHINE_ID): f"{host.name}\n".encode() for host in (CONTROLLER, HOST)}
 
     def _program(self, host: Host, command: Sequence[str], stdin: bytes) -> CommandResult:
         name = stdin.decode().rsplit("upgrader.onhost.rehearsal.", 1)[1].split()[0]
@@ -115,7 +117,7 @@ def test_the_data_is_piped_into_a_unit_of_the_host(snapshot: list[str]) -> None:
     assert (result.controller, result.rehearsal_host, result.seconds) == ("controller-1", "build-1", 4.5)
     assert snapshot == ["taken", "removed"]
     assert machines.received == ["scratch", KEYS, ADMISSION]
-    assert not machines.files, "no file is written by another way"
+    assert not machines.modes, "no file is written by another way"
     assert machines.asked["rehearse"]["incoming"] == {"file_count": 4, "byte_count": 100}
     assert notes[0] == "build-1: checking memory, disk space and images"
     assert notes[1].startswith("build-1: receiving 1,234 keys")
@@ -188,6 +190,39 @@ def test_nothing_is_sent_to_a_host_that_lacks_something(snapshot: list[str]) -> 
         "registry.k8s.io/kube-apiserver:v1.36.3",
         "registry.k8s.io/kube-apiserver:v1.37.1",
     ]
+
+
+def test_a_controller_with_another_address_is_refused(snapshot: list[str]) -> None:
+    """The inventory doesn't show that both are one machine, and its ID does: nothing is copied. A clone of a controller
+    is told how to get an ID of its own.
+    """
+    machines = Machines()
+    machines.files[HOST.name, MACHINE_ID] = machines.files[CONTROLLER.name, MACHINE_ID]
+    with pytest.raises(HostError, match=r"^build-1 is the controller controller-1: both have the same /etc") as caught:
+        rehearse(machines)
+    assert "Leave --on build-1 out" in caught.value.remedy and "systemd-machine-id-setup" in caught.value.remedy
+    assert not machines.did and not snapshot
+
+
+@pytest.mark.parametrize("content", [None, b"\n"])
+def test_a_host_that_can_not_be_told_from_a_controller_is_refused(content: bytes | None, snapshot: list[str]) -> None:
+    """Without an ID, it may be any machine."""
+    machines = Machines()
+    machines.files.pop((HOST.name, MACHINE_ID))
+    if content is not None:
+        machines.files[HOST.name, MACHINE_ID] = content
+    with pytest.raises(HostError, match=r"^build-1: /etc/machine-id is missing or empty"):
+        rehearse(machines)
+    assert not machines.did and not snapshot
+
+
+def test_a_controller_that_is_down_is_not_the_host(snapshot: list[str]) -> None:
+    """The host answers, so that it is another machine."""
+    machines = Machines()
+    down = Host("controller-2", "10.0.0.12")
+    machines.down.add(down.name)
+    Rehearsal(machines, (down, CONTROLLER), HOST).run(SERVERS, lambda _: None)
+    assert snapshot == ["taken", "removed"]
 
 
 def test_files_that_can_not_travel_are_refused_before_anything_does() -> None:

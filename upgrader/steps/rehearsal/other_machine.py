@@ -1,0 +1,43 @@
+"""Whether a machine is one of the controllers, whatever address and name it has here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from upgrader.errors import HostError, HostUnreachable
+from upgrader.model.cluster import Host
+from upgrader.ports import Hosts
+
+__all__ = ["refuse_controller"]
+
+_MACHINE_ID = "/etc/machine-id"
+
+
+def refuse_controller(hosts: Hosts, controllers: Iterable[Host], machine: Host, its: Hosts, option: str) -> None:
+    """Raise HostError if `machine`, which `its` reaches, has the ID of one of the controllers, or none to compare.
+
+    `option`: what named it. A controller that can't be reached is not asked: the machine can be.
+    """
+    own = _machine_id(its, machine)
+    if not own:
+        raise HostError(
+            f"{machine.name}: {_MACHINE_ID} is missing or empty, so it can't be told from a controller",
+            remedy="Nothing was copied. Make one on that machine: systemd-machine-id-setup.",
+        )
+    for controller in controllers:
+        try:
+            same = _machine_id(hosts, controller) == own
+        except HostUnreachable:
+            continue
+        if same:
+            raise HostError(
+                f"{machine.name} is the controller {controller.name}: both have the same {_MACHINE_ID}. {option} is "
+                "for a machine that is none",
+                remedy=f"Nothing was copied. Leave {option} out, to rehearse on a controller. If they are two "
+                f"machines, one is a clone: remove {_MACHINE_ID} on {machine.name}, then run systemd-machine-id-setup "
+                "there.",
+            )
+
+
+def _machine_id(hosts: Hosts, host: Host) -> bytes:
+    return (hosts.read(host, _MACHINE_ID) or b"").strip()
