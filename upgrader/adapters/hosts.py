@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shlex
+import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from itertools import chain
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from upgrader.adapters.sshconnect import Connection, connect
 from upgrader.adapters.sshroute import login_command
@@ -21,7 +22,11 @@ if TYPE_CHECKING:
 
 __all__ = ["SshHosts"]
 
+T = TypeVar("T")
+
 _FILE_SECONDS = 30.0
+_GIVE_UP_SECONDS = 5.0
+"""That an input is waited for which nothing takes any more: it may be another host's output, and that host hangs."""
 _CHUNK_BYTES = 32768
 _NO_SUCH_FILE = 44
 """Exit status of the read snippet: `cat` itself ends with 1 for every error."""
@@ -248,18 +253,42 @@ def _talk(channel: paramiko.Channel, line: str, stdin: Iterable[bytes], deadline
     """Start a command and serve all three streams concurrently: a full one would block the others."""
     channel.settimeout(_left(deadline))
     channel.exec_command(_marked(line))
-    with ThreadPoolExecutor(2) as pool:
-        try:
-            sending = pool.submit(_send, channel, stdin, deadline)
-            stderr = pool.submit(_receive, channel, True, deadline)
-            stdout = _receive(channel, False, deadline)
-            sending.result()
-            errors = stderr.result()
-        except BaseException:
-            # Wakes the two threads, which the pool would otherwise wait for.
-            channel.close()
-            raise
+    sending = _beside(lambda: _send(channel, stdin, deadline))
+    stderr = _beside(lambda: _receive(channel, True, deadline))
+    try:
+        stdout, errors = _receive(channel, False, deadline), stderr.result()
+        _await_input(channel, sending, deadline)
+    except BaseException:
+        # Wakes the two threads, unless the input itself is waited for, as from a host that hangs.
+        channel.close()
+        wait((sending, stderr), _GIVE_UP_SECONDS)
+        raise
     return _exit_status(channel, deadline), stdout, errors
+
+
+def _await_input(channel: paramiko.Channel, sending: Future[None], deadline: float) -> None:
+    """Wait until all is sent; for an input that hangs only if a command may still take it. Raises what it raised."""
+    channel.status_event.wait(_left(deadline))
+    ended = channel.exit_status >= 0
+    wait((sending,), _GIVE_UP_SECONDS if ended else _left(deadline))
+    if sending.done():
+        sending.result()
+    elif not ended:
+        raise TimeoutError
+
+
+def _beside(work: Callable[[], T]) -> Future[T]:
+    """Its result, from a thread of its own. Python doesn't wait for this thread at its end."""
+    done = Future[T]()
+
+    def run() -> None:
+        try:
+            done.set_result(work())
+        except BaseException as error:  # noqa: BLE001 - whatever it is, it is raised by whom it concerns
+            done.set_exception(error)
+
+    threading.Thread(target=run, name="ssh", daemon=True).start()
+    return done
 
 
 def _exit_status(channel: paramiko.Channel, deadline: float) -> int:

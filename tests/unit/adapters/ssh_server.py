@@ -31,6 +31,8 @@ class SshServer:
     """What its login shell prints before each command."""
     runs_commands: bool = True
     """Whether it does what a command begins with: that is `echo` of a mark."""
+    reads_input: bool = True
+    """Whether its commands take all of their input."""
     forwarded: list[tuple[str, int]] = field(default_factory=list)
     """Where it was asked to connect to."""
 
@@ -117,12 +119,15 @@ class _Session(paramiko.ServerInterface):
         self._server.lines.append(command.decode())
 
         def answer() -> None:
-            data = b"".join(iter(lambda: channel.recv(65536), b""))
+            # The first of it shows that the client knows that the command has begun.
+            data = channel.recv(65536)
+            data = b"".join((data, *iter(lambda: channel.recv(65536), b""))) if self._server.reads_input else b""
             words = shlex.split(command.decode())
             mark = words[1].rstrip(";").encode() + b"\n" if words[0] == "echo" and self._server.runs_commands else b""
-            channel.sendall(self._server.greeting + mark + f"{self._server.name}:".encode() + data)
-            channel.send_exit_status(0)
-            channel.close()
+            with contextlib.suppress(OSError):  # the client may have left
+                channel.sendall(self._server.greeting + mark + f"{self._server.name}:".encode() + data)
+                channel.send_exit_status(0)
+                channel.close()
 
         threading.Thread(target=answer, daemon=True).start()
         return True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,9 @@ from typing import Any
 import paramiko
 import pytest
 
+from testkit.waiting import stretched
 from tests.unit.adapters.ssh_server import SshServer
+from upgrader.adapters import hosts as hosts_module
 from upgrader.adapters.hosts import SshHosts, _as_root
 from upgrader.adapters.sshroute import expand_tokens, login_command
 from upgrader.errors import HostError, HostSilent, HostUnreachable
@@ -59,6 +62,53 @@ def test_a_greeting_is_no_output(servers: Servers, greeting: bytes) -> None:
         assert hosts.read(host, "/etc/hostname") == b"controller-1:"
         assert b"".join(hosts.stream(host, ["cat"], timeout_seconds=30.0)) == b"controller-1:"
     assert machine.lines[0] == "echo upgrader-output-begins; exec cat"
+
+
+class _Hanging:
+    """An input that comes from another host, which hangs."""
+
+    def __init__(self) -> None:
+        self.let_go, self.ended = threading.Event(), False
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield b"half"
+        self.let_go.wait(stretched(30))
+        self.ended = True
+
+
+@pytest.fixture
+def hanging(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Hanging]:
+    """Such an input, which isn't given up for a moment first."""
+    monkeypatch.setattr("upgrader.adapters.hosts._GIVE_UP_SECONDS", 0.0)
+    made = _Hanging()
+    yield made
+    made.let_go.set()
+
+
+def test_an_interruption_does_not_wait_for_an_input_that_hangs(
+    servers: Servers, hanging: _Hanging, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C while what one host sends is passed to another."""
+    machine, receive = servers("build-1"), hosts_module._receive
+
+    def interrupted(channel: paramiko.Channel, stderr: bool, deadline: float) -> bytes:
+        if stderr:
+            return receive(channel, stderr, deadline)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(hosts_module, "_receive", interrupted)
+    with SshHosts() as hosts, pytest.raises(KeyboardInterrupt):
+        hosts.run(machine.host(), ["cat"], stdin=hanging)
+    assert not hanging.ended
+
+
+def test_a_command_that_has_ended_does_not_wait_for_its_input(servers: Servers, hanging: _Hanging) -> None:
+    """It failed, or needed no more: that is told, although the host that sends hangs."""
+    machine = servers("build-1")
+    machine.reads_input = False
+    with SshHosts() as hosts:
+        assert hosts.run(machine.host(), ["head"], stdin=hanging).stdout == "build-1:"
+    assert not hanging.ended
 
 
 def test_a_connection_that_has_ended_is_made_anew(servers: Servers, monkeypatch: pytest.MonkeyPatch) -> None:
