@@ -69,7 +69,7 @@ def prove_backup(folder: Path, backup: BackupFile, front_end: FrontEnd) -> Backu
     ):
         hosts = session.tools.hosts
         member, tools = read_member(hosts, session.cluster.controllers[0]), EtcdTools(hosts)
-        with tools.workspace(member, 2 * manifest.snapshot.bytes) as used:
+        with tools.workspace(member, 2 * manifest.snapshot.bytes, front_end.notify) as used:
             front_end.notify(f"{member.host.name}: sending the snapshot, and verifying it in a scratch etcd")
             send_snapshot(backup, hosts, [used])
             prove_on(used, manifest, tools)

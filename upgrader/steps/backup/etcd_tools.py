@@ -6,7 +6,7 @@ import json
 import posixpath
 import secrets
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
@@ -71,9 +71,11 @@ class EtcdTools:
     hosts: Hosts
 
     @contextmanager
-    def workspace(self, member: EtcdMember, needed: int) -> Iterator[EtcdMember]:
+    def workspace(self, member: EtcdMember, needed: int, note: Callable[[str], None]) -> Iterator[EtcdMember]:
         """The member with an empty work folder and pods of its own, with room for `needed` bytes; removed however it
         ends. What an interrupted backup left is removed first.
+
+        `note` is told what stays if an error ended it, and removing fails too.
 
         A restore doesn't wait for the lock, and removes all of it. Only what has this use's own name is removed at the
         end, so that this never removes what a restore has made meanwhile.
@@ -84,8 +86,13 @@ class EtcdTools:
         try:
             yield own
         except BaseException:
-            with suppress(UpgraderError):  # the error that ended it matters more; the next one cleans up
+            try:
                 self.clean(own)
+            except UpgraderError as error:  # the one that ended it matters more
+                note(
+                    f"{member.host.name}: {own.work} may remain, with a copy of etcd's data: {error.message}. The next "
+                    "backup, rehearsal or restore removes it"
+                )
             raise
         self.clean(own)
 

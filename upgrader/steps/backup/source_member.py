@@ -65,7 +65,7 @@ def prove_any(wanted: Wanted, tools: EtcdTools, members: Sequence[EtcdMember], w
             with ExitStack() as own:
                 size = tools.database_bytes(member)
                 note(f"{member.host.name}: taking a snapshot of etcd, and verifying it in a scratch etcd")
-                used = own.enter_context(tools.workspace(member, 2 * size))
+                used = own.enter_context(tools.workspace(member, 2 * size, note))
                 status, data = tools.prove(used, size, take=True)
                 work.push(own.pop_all())
                 return used, status, data

@@ -215,6 +215,7 @@ def tools(answers: dict[str, str], free: int = 1 << 40) -> tuple[EtcdTools, Fake
     return EtcdTools(hosts), hosts
 
 
+NOTE = list[str]().append
 STATUS = '{"hash": 7, "revision": 5, "totalKey": 9, "totalSize": 100, "version": "3.6.0"}'
 READ = '{"keys": 3, "digest": "d", "revision": 5, "uid": "u"}'
 
@@ -222,10 +223,28 @@ READ = '{"keys": 3, "digest": "d", "revision": 5, "uid": "u"}'
 def test_a_snapshot_is_proven_by_reading_it() -> None:
     """Its status is etcd's, its sum is the scratch etcd's, and no manifest stays when the work folder goes."""
     work, hosts = tools({"await_pod": json.dumps({"logs": {"status": f"warning\n{STATUS}"}}), "read_etcd": READ})
-    with work.workspace(MEMBER, 100) as used:
+    with work.workspace(MEMBER, 100, NOTE) as used:
         status, data = work.prove(used, 100, take=True)
     assert (status.hash, status.revision, data.keys, data.digest) == (7, 5, 3, "d")
     assert hosts.ran[-1][1][-2:] == (used.work, "/var/lib/etcd/upgrader")
+
+
+def test_what_stays_after_an_interruption_is_told() -> None:
+    """The machine hangs, so that its copy of the data can't be removed: where it is, and what removes it."""
+    work, hosts = tools({})
+    notes, used = list[str](), list[str]()
+
+    def interrupted() -> None:
+        with work.workspace(MEMBER, 100, notes.append) as own:
+            used.append(own.work)
+            hosts.down.add(HOST.name)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    (told,) = notes
+    assert told.startswith(f"controller-1: {used[0]} may remain, with a copy of etcd's data: controller-1 ")
+    assert "no answer" in told and told.endswith("The next backup, rehearsal or restore removes it")
 
 
 def test_a_use_ends_only_what_has_its_name() -> None:
@@ -233,7 +252,7 @@ def test_a_use_ends_only_what_has_its_name() -> None:
     anew: what is then in it is not removed by the one that ends.
     """
     work, hosts = tools({"await_pod": json.dumps({"logs": {"status": STATUS}}), "read_etcd": READ})
-    with work.workspace(MEMBER, 100) as used:
+    with work.workspace(MEMBER, 100, NOTE) as used:
         work.prove(used, 100, take=True)
     ends = [command[3:] for _, command in hosts.ran if command[3:4] and command[3].startswith("upgrader-etcd-")]
     own = ("upgrader-etcd-" + used.use, "upgrader-rehearsal-" + used.use)
@@ -243,7 +262,7 @@ def test_a_use_ends_only_what_has_its_name() -> None:
     (pod,) = (json.loads(data) for data in hosts.files.values())
     assert pod["metadata"]["name"].startswith(own[0])
     assert {"hostPath": {"path": used.work, "type": "Directory"}, "name": "work"} in pod["spec"]["volumes"]
-    with work.workspace(MEMBER, 100) as other:
+    with work.workspace(MEMBER, 100, NOTE) as other:
         assert other.use != used.use
 
 
@@ -251,7 +270,7 @@ def test_what_a_restore_works_with_is_not_removed() -> None:
     """It has stopped etcd, and its new data is in the place of all uses: nothing is cleaned there, nor begun."""
     work, hosts = tools({})
     hosts.files[HOST.name, ASIDE] = b"etcd's manifest"
-    with pytest.raises(HostError, match="a restore has stopped etcd") as caught, work.workspace(MEMBER, 100):
+    with pytest.raises(HostError, match="a restore has stopped etcd") as caught, work.workspace(MEMBER, 100, NOTE):
         pytest.fail("the restore has the place")
     assert "run it again" in caught.value.remedy and hosts.ran == []
 
@@ -260,7 +279,7 @@ def test_too_little_space_is_told_before_anything_is_done() -> None:
     """How much is free, how much is needed, and what to do."""
     work, hosts = tools({}, free=1000)
     words = "/var/lib/etcd has 0 MiB of free space, 300 MiB are needed"
-    with pytest.raises(HostError, match=words) as caught, work.workspace(MEMBER, 44 << 20):
+    with pytest.raises(HostError, match=words) as caught, work.workspace(MEMBER, 44 << 20, NOTE):
         pytest.fail("there is no space")
     assert "defrag" in caught.value.remedy
     assert not hosts.files
@@ -278,7 +297,7 @@ def test_too_little_space_is_told_before_anything_is_done() -> None:
 def test_a_tool_that_fails_leaves_nothing(answers: dict[str, str], why: str, remedy: str) -> None:
     """The error has the tool's words, and the work folder is removed."""
     work, hosts = tools(answers)
-    with pytest.raises(HostError, match=why) as caught, work.workspace(MEMBER, 100) as used:
+    with pytest.raises(HostError, match=why) as caught, work.workspace(MEMBER, 100, NOTE) as used:
         work.prove(used, 100, take=True)
     assert remedy in caught.value.remedy
     assert hosts.ran[-1][1][-1] == "/var/lib/etcd/upgrader"
