@@ -286,8 +286,11 @@ def test_the_hold_ends_with_the_last_connection_that_needs_it(tmp_path: Path) ->
         assert not ending.paused()
 
 
-def test_an_end_that_is_told_during_a_check(tmp_path: Path) -> None:
-    """The script ends when it is told to while it waits for the checker's page, whose time-out ends nothing else."""
+@pytest.mark.parametrize("stop_signal", [signal.SIGTERM, signal.SIGUSR1])
+def test_an_end_that_is_told_during_a_check(tmp_path: Path, stop_signal: signal.Signals) -> None:
+    """The script ends when it is told to while it waits for the checker's page, whose time-out ends nothing else; by
+    the stop signal of HAProxy's official image as by SIGTERM, which a runtime sends where the image names none.
+    """
     with ExitStack() as held:
         (tmp_path / "haproxy").write_text("#!/bin/sh\nexec sleep 600\n")
         (tmp_path / "haproxy").chmod(0o755)
@@ -297,7 +300,7 @@ def test_an_end_that_is_told_during_a_check(tmp_path: Path) -> None:
         environment |= {"DRAIN_SECONDS": "3", "HOLD_SECONDS": "0"}
         ending = Ending(held, tmp_path, "pause_http2() { :; }; run", **environment)
         held.callback(page.accept()[0].close)
-        ending.script.terminate()
+        ending.script.send_signal(stop_signal)
         assert ending.script.communicate(timeout=stretched(30))[0].endswith("proxy: done\n")
 
 

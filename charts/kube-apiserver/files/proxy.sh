@@ -240,7 +240,7 @@ hold() {
 finish() {
   # A pod that you delete ends before its successor is ready. kube-apiserver drains, then answers 429 (retry later) for
   # a while: both are better than no listener at all.
-  trap '' TERM INT
+  trap '' TERM INT USR1
   local mover
   find_starter
   : > "$ending"
@@ -261,8 +261,9 @@ finish() {
 run() {
   front='' checker='' relay='' pause=0.2 told=''
   rm -f "$opened" "$ending"
-  # No more than this: the time-out of a `read` that the signal interrupts would end whatever the trap does.
-  trap 'told=${told:-$((${EPOCHREALTIME/[.,]/} / 1000))}' TERM INT
+  # No more than this: the time-out of a `read` that the signal interrupts would end whatever the trap does. USR1: the
+  # stop signal of HAProxy's official image, which container runtimes send in place of TERM.
+  trap 'told=${told:-$((${EPOCHREALTIME/[.,]/} / 1000))}' TERM INT USR1
   # An environment variable, as arguments are visible to every process of the node.
   TOKEN=$(own_token) haproxy -f "$config/check.cfg" -db & checker=$!
   haproxy -f "$config/http2.cfg" -db & relay=$!
