@@ -31,7 +31,8 @@ def images(origin: Origin, progress: LabProgress) -> list[Image]:
     base = base_layer(progress)
     return [
         *origin.images(),
-        Image(f"upgrader.lab/haproxy:{package_version(base, 'haproxy')}", (base,)),
+        # As HAProxy's official image has it, which is the chart's default.
+        Image(f"upgrader.lab/haproxy:{package_version(base, 'haproxy')}", (base,), stop_signal="SIGUSR1"),
         Image(f"upgrader.lab/tools:{IMAGE_VERSIONS['tools']}", (base,)),
     ]
 

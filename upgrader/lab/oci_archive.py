@@ -49,8 +49,9 @@ class Image:
     """One image: its full name with tag, its layers (tar files, lowest first), what it runs, and on what machines.
 
     A container's `args` replace `command`, its `command` replaces `entrypoint`. `user` is a user ID or a name in the
-    image's /etc/passwd; empty: root. `stored` are the configuration and the manifest of an image from a registry, which
-    keeps its digest: they aren't made from the other fields then.
+    image's /etc/passwd; empty: root. `stop_signal` is what a runtime ends it with; empty: SIGTERM. `stored` are the
+    configuration and the manifest of an image from a registry, which keeps its digest: they aren't made from the other
+    fields then.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Image:
     environment: tuple[str, ...] = ("PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",)
     working_dir: str = "/"
     user: str = ""
+    stop_signal: str = ""
     architecture: str = field(default_factory=native_architecture)
     stored: tuple[bytes, bytes] | None = None
 
@@ -255,6 +257,8 @@ def _config(image: Image) -> dict[str, object]:
         settings["Cmd"] = list(image.command)
     if image.user:
         settings["User"] = image.user
+    if image.stop_signal:
+        settings["StopSignal"] = image.stop_signal
     return {
         "architecture": image.architecture,
         "os": "linux",

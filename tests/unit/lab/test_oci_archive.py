@@ -74,3 +74,11 @@ def test_a_command_is_what_arguments_replace(tmp_path: Path) -> None:
     config = json.loads(documents(image)[0])["config"]
     assert (config["Entrypoint"], config["Cmd"]) == (["/agnhost"], ["pause"])
     assert "Cmd" not in json.loads(documents(Image("example/a:1", image.layers, ("/agnhost",)))[0])["config"]
+
+
+def test_a_stop_signal_is_the_images(tmp_path: Path) -> None:
+    """A runtime ends a container by the signal that its image names, and by SIGTERM where it names none."""
+    layer = _layer(tmp_path, "base")
+    config = json.loads(documents(Image("example/a:1", (layer,), stop_signal="SIGUSR1"))[0])["config"]
+    assert config["StopSignal"] == "SIGUSR1"
+    assert "StopSignal" not in json.loads(documents(Image("example/a:1", (layer,)))[0])["config"]
