@@ -67,6 +67,8 @@ class Continuity:
     taken: datetime | None = None
     starts: dict[str, str] = field(default_factory=dict)
     """Instance of kube-apiserver → when its process started, as the gates of the last step have seen it."""
+    _undone: float = field(init=False, default=0.0)
+    """When the newest undo was in place (monotonic)."""
     _restarts: Restarts = field(init=False)
 
     def __post_init__(self) -> None:
@@ -95,10 +97,12 @@ class Continuity:
         return self.baseline is not None and KUBE_APISERVER_TEMPLATE in self.baseline.templates
 
     def restore_services(self, note: Callable[[str], None]) -> None:
-        """What an API server that was replaced had deleted, and no right one makes again; what fails is noted.
+        """What an API server that was replaced had deleted, and no right one makes again; what fails is noted. To be
+        called as soon as an undo is in place.
 
         Asked on new connections, a few times: what was undone may still answer some of them.
         """
+        self._undone = self.clock.monotonic()
         if self.baseline is None:
             return
         try:
@@ -122,7 +126,7 @@ class Continuity:
         while (found := self._lost(self.baseline)) is not None:
             watch, lost = found
             now = self.clock.monotonic()
-            if now - since.setdefault(lost.name, now) >= watch.patience(lost.name):
+            if watch.is_lost(lost.name, fails=now - since.setdefault(lost.name, now), undone=now - self._undone):
                 watch.give_up(lost.name)
                 return lost
             self.clock.sleep(_POLL_SECONDS)

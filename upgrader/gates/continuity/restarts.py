@@ -19,6 +19,8 @@ Until then kube-apiserver answers 503 in its place.
 """
 _ASKED_AGAIN_SECONDS = 35.0
 """Within which Kubernetes asks a backend again, as the condition follows late."""
+_FEW_LOOKS_SECONDS = 4.0
+"""For what fails behind an undo, once a gate has given it up: the undo's own gates have taken time, too."""
 _FEW_ROUNDS = 3
 _ENOUGH_ANSWERS = 4
 """So many in a row, over all of its time, are certain: further ones would only take time."""
@@ -47,7 +49,7 @@ class RestartWatch:
     """How long each thing has failed without a break, as far as it was asked."""
 
     def __init__(self, clock: Clock, seconds: float, again: float) -> None:
-        """`seconds`: how long it may fail. `again`: how long behind an undo, once it was given up."""
+        """`seconds`: how long it may fail. `again`: how long behind an undo it may, once it was given up."""
         self._clock, self._seconds, self._again = clock, seconds, again
         self._failing: dict[tuple[str, str], _Failing] = {}
         self._given_up: set[tuple[str, str]] = set()
@@ -75,9 +77,14 @@ class RestartWatch:
         first = min(each.since for each in self._failing.values())
         return replace(until_certain or pending(lost.reason, remedy=remedy), again_at=first + self._seconds)
 
-    def patience(self, name: str) -> float:
-        """How many seconds it may fail behind an undo."""
-        return self._again if any(each == name for each, _ in self._given_up) else self._seconds
+    def is_lost(self, name: str, *, fails: float, undone: float) -> bool:
+        """Whether it has had its time behind an undo: it has failed for `fails` seconds there, and the undo has been in
+        place for `undone` seconds. What a gate has given up is looked at a few times, and has no second time to
+        restart.
+        """
+        if any(each == name for each, _ in self._given_up):
+            return fails >= _FEW_LOOKS_SECONDS and undone >= self._again
+        return fails >= self._seconds
 
     def give_up(self, name: str) -> None:
         """It has had its time behind an undo."""

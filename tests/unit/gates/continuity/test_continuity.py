@@ -195,8 +195,10 @@ def kinds_of(gate: Gate, clock: FakeClock, seconds: int) -> list[VerdictKind]:
     return found
 
 
-def left_failing(continuity: Continuity) -> str:
-    """What a rollback says with its end; "" for nothing."""
+def left_failing(continuity: Continuity, gates_take: float = 0.0) -> str:
+    """What a rollback says with its end, so many seconds after its undo is in place; "" for nothing."""
+    continuity.restore_services(lambda note: None)
+    continuity.clock.sleep(gates_take)
     left = continuity.left_failing()
     return left.reason if left else ""
 
@@ -306,6 +308,26 @@ def test_what_fails_first_behind_a_rollback_has_its_time(
         begun = clock.monotonic()
         assert f"APIService {AGGREGATED} was Available before this run" in left_failing(continuity)
         assert seconds <= clock.monotonic() - begun < seconds + 3
+
+
+@pytest.mark.parametrize("gates_take", [3.0, 27.0])
+def test_gates_of_an_undo_are_part_of_the_time_behind_it(
+    converted: Continuity, kube: LivingKube, clock: FakeClock, gates_take: float
+) -> None:
+    """What was given up and fails behind a rollback is found again while its gates wait for the replaced instance's
+    end, or isn't; a few looks behind them are enough.
+    """
+    kube.raw_answers[THING] = refusal(500, "conversion webhook failed: no such host")
+    assert VerdictKind.BROKEN in kinds_of(gates(converted)[0], clock, 50)
+    begun = clock.monotonic()
+    assert "fails now" in left_failing(converted, gates_take)
+    assert clock.monotonic() - begun == max(7.0, gates_take + 4)
+    kube.raw_answers[THING] = "{}"
+    kube.api_service(AGGREGATED, available=False, reason="FailedDiscoveryCheck")
+    assert VerdictKind.BROKEN in kinds_of(gates(converted)[0], clock, 90)
+    begun = clock.monotonic()
+    assert AGGREGATED in left_failing(converted, gates_take)
+    assert 35 <= clock.monotonic() - begun < 38
 
 
 def test_each_thing_has_its_own_time_behind_a_rollback(
