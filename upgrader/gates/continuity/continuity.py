@@ -198,7 +198,11 @@ class Continuity:
                 starts=self.starts,
             )
 
-        return GateRun(gate(), replace(self.policy, consecutive=1), lambda: gate().begun())
+        def begun() -> Gate:
+            # A bake has its gates made with the pipeline, before there is a baseline, and again when it begins.
+            return gate().begun() if self.baseline else gate()
+
+        return GateRun(gate(), replace(self.policy, consecutive=1), begun)
 
     def _known(self) -> Baseline:
         assert self.baseline is not None, "gates are checked after the run has begun"

@@ -14,6 +14,7 @@ from tests.unit.gates.continuity.living_cluster import CONTROLLERS, SERVERS, Liv
 from upgrader.engine.execution.gatekeeper import hold_all
 from upgrader.errors import GateFailed
 from upgrader.gates.api_absence import ApiAbsence
+from upgrader.gates.bake_gate import baked_together
 from upgrader.gates.continuity.clients_gate import ClientsGate
 from upgrader.gates.continuity.continuity import Continuity
 from upgrader.gates.continuity.server_metrics import Counters, parse, percentile99, since, summarize
@@ -22,6 +23,7 @@ from upgrader.model.baseline import Baseline, Latency99, ServerBaseline
 from upgrader.model.event import Event
 from upgrader.model.json_values import from_json
 from upgrader.model.outcome import Verdict, VerdictKind
+from upgrader.model.own_steps import BAKE
 from upgrader.model.settings import GatePolicy
 from upgrader.pipeline import GateRun, Pipeline, PipelineStep
 from upgrader.steps.verify import VerifyStep
@@ -232,6 +234,16 @@ def test_first_reading_is_made_before_other_gates_are_checked(
     kube.raw_answers[f"{SERVERS[0]}/metrics"] = metrics(requests=1300, seats=9, queued=20)
     gate.check()
     assert "20 requests wait for a seat" in gate.check().reason
+
+
+def test_bake_is_planned_before_there_is_a_baseline(kube: LivingKube, clock: FakeClock) -> None:
+    """Nothing can be read then: its gates read first when it begins."""
+    continuity = Continuity(kube, clock, CONTROLLERS, (), policy=GatePolicy())
+    planned = continuity.around(Pipeline((PipelineStep(VerifyStep(BAKE), (), ()),)))
+    (item,) = baked_together(planned, 600.0, clock).steps
+    continuity.compare_with(continuity.take(lambda text: None, begun=False), clock.now())
+    (again,) = (run.again for run in item.gates)
+    assert again is not None and again().check().kind is VerdictKind.PENDING
 
 
 def test_as_many_seats_as_before_and_a_queue() -> None:
