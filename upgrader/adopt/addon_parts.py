@@ -8,15 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from upgrader.adopt.pod_metadata import addon_metadata, differing, rendered_metadata
 from upgrader.errors import Blocked
 from upgrader.model.manifest import objects_in
 from upgrader.ports import KubeObject
 
-__all__ = ["addon_values", "check_addon", "left_alone"]
+__all__ = ["SECTIONS", "addon_values", "check_addon", "left_alone"]
 
 Object = Mapping[str, Any]
 
-_SECTIONS = {"coredns": "coredns", "kube-proxy": "kubeProxy"}
+SECTIONS = {"coredns": "coredns", "kube-proxy": "kubeProxy"}
 """Workload → its section in the values of the release `kubernetes`."""
 _HELMS = "meta.helm.sh/release-name"
 _DEFAULTS = frozenset({"defaultMode", "name"})
@@ -24,7 +25,7 @@ _DEFAULTS = frozenset({"defaultMode", "name"})
 
 def left_alone(values: Mapping[str, Any]) -> frozenset[str]:
     """The sections of an operator's values for the release `kubernetes` that turn an add-on off."""
-    return frozenset(each for each in _SECTIONS.values() if (values.get(each) or {}).get("enabled") is False)
+    return frozenset(each for each in SECTIONS.values() if (values.get(each) or {}).get("enabled") is False)
 
 
 def addon_values(workload: KubeObject) -> dict[str, Any]:
@@ -42,11 +43,14 @@ def addon_values(workload: KubeObject) -> dict[str, Any]:
     return {key: value for key, value in found.items() if value}
 
 
-def check_addon(workload: KubeObject, rendered: str) -> None:
-    """Raises Blocked for a part that the rendered chart lacks. What a release has already is as its values say."""
+def check_addon(workload: KubeObject, rendered: str, values: Mapping[str, Any]) -> None:
+    """Raises Blocked for a part that the rendered chart lacks. What a release has already is as its values say.
+
+    `values`: the operator's own, of its section.
+    """
     meta = workload.get("metadata") or {}
     name = str(meta.get("name"))
-    if _HELMS in (meta.get("annotations") or {}) or name not in _SECTIONS:
+    if _HELMS in (meta.get("annotations") or {}) or name not in SECTIONS:
         return
     charts = next(
         (
@@ -58,8 +62,10 @@ def check_addon(workload: KubeObject, rendered: str) -> None:
     )
     if charts is None:
         return  # the chart leaves it alone
-    if lost := list(_lost(workload["spec"]["template"]["spec"], charts)):
-        section = _SECTIONS[name]
+    lost = [*_lost(workload["spec"]["template"]["spec"], charts)]
+    lost += map(str, differing(addon_metadata(workload), rendered_metadata(rendered, name), values))
+    if lost:
+        section = SECTIONS[name]
         raise Blocked(
             f"{workload.get('kind')} kube-system/{name} has parts that the chart would remove: {', '.join(lost)}",
             remedy=f"Set `{section}.enabled: false` in values/kubernetes.yaml: it is then left alone, also by "

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from upgrader.adopt.addon_parts import check_addon
+from upgrader.adopt.addon_parts import SECTIONS, check_addon
 from upgrader.adopt.addon_rights import check_rights
+from upgrader.adopt.dns_service import check_service
 from upgrader.adopt.facts import KubeadmFacts
 from upgrader.adopt.nothing_lost import check_flags, check_metadata, check_volumes
-from upgrader.adopt.pod_metadata import extra_metadata, rendered_metadata
+from upgrader.adopt.pod_metadata import addon_metadata, extra_metadata, metadata_of, rendered_metadata
 from upgrader.adopt.values import HANDED_OVER, base_values, extra_args, missing_flags, rendered_flags
 from upgrader.adopt.volumes import extra_volumes, with_files
 from upgrader.errors import Blocked
@@ -88,8 +89,10 @@ def derive_values(
                 extra = extra_volumes(facts.component(component), pod_spec(bare, component), pki, facts.by_file)
                 part |= with_files(extra, facts.single_files if component == "kube-apiserver" else {})
             if static := facts.running(component):
-                for key, entries in extra_metadata(static, rendered_metadata(bare, component)).items():
-                    part[key] = {**entries, **(part.get(key) or {})}
+                _keep(part, extra_metadata(metadata_of(static), rendered_metadata(bare, component)))
+        for name, addon in facts.addons.items() if release == "kubernetes" else ():
+            metadata = extra_metadata(addon_metadata(addon), rendered_metadata(bare, name))
+            _keep(values[release][SECTIONS[name]], metadata)
         full = rendered_offline(release)
         for component, path in components.items():
             rendered = rendered_flags(full, component)
@@ -99,10 +102,10 @@ def derive_values(
             check_volumes(facts, component, pod_spec(full, component), pki)
             changes += _changes(component, facts.component(component).flags, rendered)
         if release == "kubernetes":
-            for addon in (facts.proxy_daemonset, facts.dns_deployment):
-                if addon is not None:
-                    check_addon(addon, full)
+            for name, addon in facts.addons.items():
+                check_addon(addon, full, _at(own.get(release, {}), (SECTIONS[name],)))
             check_rights(facts.dns_role, full)
+            check_service(facts.dns_service, facts.dns_deployment, full)
     return Derived(values, tuple(changes))
 
 
@@ -141,6 +144,12 @@ def _serve_all_clients(facts: KubeadmFacts, values: Values) -> None:
             "there",
             remedy="Add these addresses to `extraAddresses` in values/kube-apiserver.yaml.",
         )
+
+
+def _keep(part: Values, metadata: Mapping[str, Mapping[str, str]]) -> None:
+    """What the values say already counts."""
+    for key, entries in metadata.items():
+        part[key] = {**entries, **(part.get(key) or {})}
 
 
 def _at(values: Mapping[str, Any], path: tuple[str, ...]) -> Any:

@@ -97,6 +97,8 @@ class KubeadmFacts:
     controllers: tuple[ControllerFacts, ...]
     dns_role: KubeObject | None = None
     """CoreDNS's ClusterRole."""
+    dns_service: KubeObject | None = None
+    """Service kube-dns."""
     client_addresses: tuple[str, ...] = ()
     """Where clients use the API, other than at the controllers' own addresses."""
     without_ipv6_loopback: tuple[str, ...] = ()
@@ -124,6 +126,12 @@ class KubeadmFacts:
                 f"{_SYSTEM} edit configmap kubeadm-config",
             ) from error
         return f"v{text.removeprefix('v')}"
+
+    @property
+    def addons(self) -> Mapping[str, KubeObject]:
+        """kube-proxy's DaemonSet and CoreDNS's Deployment by name, those that aren't left alone."""
+        found = {"kube-proxy": self.proxy_daemonset, "coredns": self.dns_deployment}
+        return {name: workload for name, workload in found.items() if workload is not None}
 
     def component(self, name: str) -> StaticPod:
         """The first controller's manifest of a component; raises Blocked when there is none anywhere."""
@@ -155,17 +163,18 @@ def read_facts(
     configuration = _config_map(kube, "kubeadm-config")["ClusterConfiguration"]
     proxy = {} if "kubeProxy" in left_alone else _config_map(kube, "kube-proxy", "kubeProxy")
     dns = {} if "coredns" in left_alone else _config_map(kube, "coredns", "coredns")
-    service = _existing(kube, _SERVICES, "kube-dns", "coredns") if dns else {"spec": {"clusterIP": ""}}
+    service = _existing(kube, _SERVICES, "kube-dns", "coredns") if dns else None
     return KubeadmFacts(
         configuration=read_config(configuration),
         proxy_config=proxy.get("config.conf", ""),
         proxy_kubeconfig=proxy.get("kubeconfig.conf", ""),
         corefile=dns.get("Corefile", ""),
-        dns_address=service["spec"]["clusterIP"],
+        dns_address=service["spec"]["clusterIP"] if service else "",
         dns_deployment=_existing(kube, Kind("apps/v1", "deployments"), "coredns", "coredns") if dns else None,
         proxy_daemonset=_existing(kube, Kind("apps/v1", "daemonsets"), "kube-proxy", "kubeProxy") if proxy else None,
         controllers=controllers,
         dns_role=kube.get(_CLUSTER_ROLES, COREDNS_ROLE) if dns else None,
+        dns_service=service,
         client_addresses=client_addresses(kube, hosts, pods, servers),
         without_ipv6_loopback=without_ipv6_loopback(hosts, pods),
     )

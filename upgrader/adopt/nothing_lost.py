@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from upgrader.adopt.facts import KubeadmFacts, StaticPod
-from upgrader.adopt.pod_metadata import Metadata, differing
+from upgrader.adopt.pod_metadata import Metadata, differing, metadata_of
 from upgrader.adopt.values import missing_flags
 from upgrader.adopt.volumes import above_certificates, missing_files, missing_mounts, mounts_of, writable
 from upgrader.errors import Blocked
@@ -32,7 +32,7 @@ def check_metadata(facts: KubeadmFacts, component: str, rendered: Metadata, chos
     """All labels and annotations of a component but those that its release's own values set. Raises Blocked."""
     for controller in facts.controllers:
         if static := controller.active.get(component):
-            for each in differing(static, rendered, chosen):
+            for each in differing(metadata_of(static), rendered, chosen):
                 raise Blocked(
                     f"{component}'s static pod on {controller.host.name} has {each}, but the chart's pod has "
                     f"{each.chart or 'none'}",

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from upgrader.adopt.facts import ControllerFacts, StaticPod
-from upgrader.adopt.pod_metadata import differing, rendered_metadata
+from upgrader.adopt.pod_metadata import differing, metadata_of, rendered_metadata
 from upgrader.adopt.referred_files import shown_by_file
 from upgrader.adopt.values import HANDED_OVER, rendered_flags
 from upgrader.adopt.volumes import missing_mounts
@@ -45,7 +45,7 @@ def _differing(static: StaticPod, manifest: str, pki: str) -> Iterator[str]:
     rendered = {"containers": [], **pod}
     for mounted in missing_mounts(static, rendered, pki, shown_by_file(static, rendered)):
         yield f"the volume {mounted}"
-    for each in differing(static, rendered_metadata(manifest, static.component)):
+    for each in differing(metadata_of(static), rendered_metadata(manifest, static.component)):
         yield str(each)
 
 

@@ -1,4 +1,4 @@
-"""Labels and annotations of a static pod, in the chart's pod: Services, monitoring and policies go by them. Pure.
+"""Labels and annotations of kubeadm's pods, in the chart's: Services, monitoring and policies go by them. Pure.
 
 As with flags, the rendered chart shows which of them it has by itself; everything else becomes `podLabels` and
 `podAnnotations`.
@@ -12,8 +12,17 @@ from typing import Any
 
 from upgrader.adopt.facts import StaticPod
 from upgrader.model.manifest import objects_in
+from upgrader.ports import KubeObject
 
-__all__ = ["Differing", "Metadata", "differing", "extra_metadata", "metadata_of", "rendered_metadata"]
+__all__ = [
+    "Differing",
+    "Metadata",
+    "addon_metadata",
+    "differing",
+    "extra_metadata",
+    "metadata_of",
+    "rendered_metadata",
+]
 
 _FIELDS = {"labels": "podLabels", "annotations": "podAnnotations"}
 """Field of a pod's `metadata` → the value of the charts that adds to it."""
@@ -22,6 +31,9 @@ _KUBEADMS = "kubeadm.kubernetes.io/kube-apiserver.advertise-address.endpoint"
 """Each controller's own address, so that no release can have it. kubeadm alone reads it, to find its own static pod;
 with it, `kubeadm upgrade apply` would take the chart's pod for that.
 """
+
+_RESTARTED = "kubectl.kubernetes.io/restartedAt"
+"""When `kubectl rollout restart` replaced the pods; the adoption replaces them again."""
 
 Metadata = Mapping[str, Mapping[str, str]]
 """`labels` and `annotations`, each by name."""
@@ -42,36 +54,45 @@ class Differing:
 
 def metadata_of(static: StaticPod) -> Metadata:
     """Those of a static pod that a chart's pod could have."""
-    metadata = static.pod.get("metadata") or {}
+    return _metadata(static.pod, _KUBEADMS)
+
+
+def addon_metadata(workload: KubeObject) -> Metadata:
+    """Those of the pods of kube-proxy or CoreDNS."""
+    return _metadata(workload["spec"]["template"], _RESTARTED)
+
+
+def _metadata(pod: Mapping[str, Any], without: str) -> Metadata:
+    metadata = pod.get("metadata") or {}
     return {
-        field: {name: str(value) for name, value in (metadata.get(field) or {}).items() if name != _KUBEADMS}
+        field: {name: str(value) for name, value in (metadata.get(field) or {}).items() if name != without}
         for field in _FIELDS
     }
 
 
-def rendered_metadata(manifest: str, deployment: str) -> Metadata:
-    """Those of a Deployment's pods in a rendered chart; none where there is no such Deployment."""
+def rendered_metadata(manifest: str, workload: str) -> Metadata:
+    """Those of a workload's pods in a rendered chart; none where there is no such Deployment or DaemonSet."""
     for item in objects_in(manifest).values():
-        if item["kind"] == "Deployment" and item["metadata"]["name"] == deployment:
+        if item["kind"] in ("Deployment", "DaemonSet") and item["metadata"]["name"] == workload:
             found = item["spec"]["template"].get("metadata") or {}
             return {field: found.get(field) or {} for field in _FIELDS}
     return {field: {} for field in _FIELDS}
 
 
-def extra_metadata(static: StaticPod, chart: Metadata) -> dict[str, dict[str, str]]:
+def extra_metadata(found: Metadata, chart: Metadata) -> dict[str, dict[str, str]]:
     """`podLabels` and `podAnnotations`, without those that are empty. `chart` is what it renders without them: where
     that has another value of the same name, it stays.
     """
-    found: dict[str, dict[str, str]] = {}
-    for each in differing(static, chart):
+    extra: dict[str, dict[str, str]] = {}
+    for each in differing(found, chart):
         if each.chart is None:
-            found.setdefault(_FIELDS[each.field], {})[each.name] = each.value
-    return found
+            extra.setdefault(_FIELDS[each.field], {})[each.name] = each.value
+    return extra
 
 
-def differing(static: StaticPod, chart: Metadata, chosen: Mapping[str, Any] | None = None) -> Iterator[Differing]:
+def differing(found: Metadata, chart: Metadata, chosen: Mapping[str, Any] | None = None) -> Iterator[Differing]:
     """What the chart's pod would lack, or have otherwise, but for names that the operator's values (`chosen`) set."""
-    for field, entries in metadata_of(static).items():
+    for field, entries in found.items():
         own = (chosen or {}).get(_FIELDS[field]) or {}
         for name, value in sorted(entries.items()):
             if chart[field].get(name) != value and name not in own:

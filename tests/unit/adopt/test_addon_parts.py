@@ -203,10 +203,10 @@ def test_what_the_chart_has_no_value_for_is_refused(spec: dict[str, Any], words:
     rendered = _as_rendered(COREDNS)
     changed = _changed(COREDNS, **spec)
     if not words:
-        check_addon(changed, rendered)
+        check_addon(changed, rendered, {})
         return
     with pytest.raises(Blocked, match="Deployment kube-system/coredns has parts that the chart would remove") as caught:
-        check_addon(changed, rendered)
+        check_addon(changed, rendered, {})
     assert words in caught.value.message and "`coredns.enabled: false`" in caught.value.remedy
 
 
@@ -219,6 +219,89 @@ def test_ports_and_probes_of_kubeadms_are_the_charts(helm: HelmAdapter) -> None:
             "readinessProbe": {"httpGet": {"path": "/ready", "port": ready, "scheme": "HTTP"}},
         }
         _values(helm, _changed(COREDNS, containers=[{**_COREDNS, "ports": ports, **probes}]), PROXY)
+
+
+def test_labels_and_annotations_of_an_add_ons_pods_are_kept(helm: HelmAdapter) -> None:
+    """An autoscaler, a policy or monitoring goes by them; the operator's own values win. The time of a restart by
+    kubectl isn't a setting.
+    """
+    metadata = {
+        "labels": {"k8s-app": "kube-dns", "team": "network"},
+        "annotations": {
+            "example.com/safe-to-evict": "true",
+            "kubectl.kubernetes.io/restartedAt": "2026-01-01T10:00:00Z",
+        },
+    }
+    dns = copy.deepcopy(COREDNS)
+    dns["spec"]["template"]["metadata"] = metadata
+    values = _values(helm, dns, PROXY)
+    assert values["coredns"]["podLabels"] == {"team": "network"}
+    assert values["coredns"]["podAnnotations"] == {"example.com/safe-to-evict": "true"}
+    assert not values["kubeProxy"].keys() & {"podLabels", "podAnnotations"}
+    known = replace(facts(), dns_deployment=dns, proxy_daemonset=PROXY)
+    own = {"kubernetes": {"coredns": {"podLabels": {"team": "platform"}}}}
+    derived = derive_values(known, ("10.0.0.1",), own, helm, charts_folder()).values["kubernetes"]
+    assert derived["coredns"]["podLabels"] == {"team": "platform"}
+    proxy = copy.deepcopy(PROXY)
+    proxy["spec"]["template"]["metadata"] = metadata | {"labels": {"k8s-app": "kube-proxy", "team": "network"}}
+    assert _values(helm, COREDNS, proxy)["kubeProxy"]["podLabels"] == {"team": "network"}
+
+
+def test_a_label_that_the_charts_pods_have_with_another_value_is_refused(helm: HelmAdapter) -> None:
+    """Whatever selects CoreDNS's pods by it would find none."""
+    dns = copy.deepcopy(COREDNS)
+    dns["spec"]["template"]["metadata"] = {"labels": {"k8s-app": "kube-dns", "app.kubernetes.io/name": "dns"}}
+    with pytest.raises(Blocked, match=r"would remove: the label app\.kubernetes\.io/name=dns"):
+        _values(helm, dns, PROXY)
+
+
+_DNS_PORTS = [
+    {"name": "dns", "port": 53, "protocol": "UDP", "targetPort": 53},
+    {"name": "dns-tcp", "port": 53, "protocol": "TCP", "targetPort": "dns-tcp"},
+    {"name": "metrics", "port": 9153, "protocol": "TCP", "targetPort": 9153},
+]
+_DNS_SPEC = {
+    "clusterIP": "10.96.0.10",
+    "clusterIPs": ["10.96.0.10"],
+    "internalTrafficPolicy": "Cluster",
+    "ipFamilies": ["IPv4"],
+    "ipFamilyPolicy": "SingleStack",
+    "ports": _DNS_PORTS,
+    "selector": {"k8s-app": "kube-dns"},
+    "sessionAffinity": "None",
+    "type": "ClusterIP",
+}
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({}, ""),
+        ({"ports": [*_DNS_PORTS, {"port": 853, "protocol": "TCP", "targetPort": 8853}]}, "port 853/TCP to 8853"),
+        ({"ports": [{"port": 53, "protocol": "UDP", "targetPort": 1053}]}, "port 53/UDP to 1053"),
+        ({"selector": {"k8s-app": "node-local-dns"}}, "another `selector`"),
+        ({"internalTrafficPolicy": "Local", "externalIPs": ["192.0.2.53"]}, "`externalIPs`, `internalTrafficPolicy`"),
+    ],
+)
+def test_what_the_charts_service_of_dns_would_lack_is_refused(
+    helm: HelmAdapter, spec: dict[str, Any], words: str
+) -> None:
+    """Clients use it; kubeadm's own, as the API server returns it, is taken over."""
+    ports = [{"name": "dns-tcp", "containerPort": 53, "protocol": "TCP"}]
+    dns = _changed(COREDNS, containers=[{**_COREDNS, "ports": ports}])
+    service = {"metadata": {"name": "kube-dns"}, "spec": {**_DNS_SPEC, **spec}}
+    found = replace(facts(), dns_deployment=dns, proxy_daemonset=PROXY, dns_service=service)
+    if not words:
+        derive_values(found, ("10.0.0.1",), {}, helm, charts_folder())
+        return
+    with pytest.raises(Blocked) as caught:
+        derive_values(found, ("10.0.0.1",), {}, helm, charts_folder())
+    assert caught.value.message == f"Service kube-system/kube-dns has parts that the chart would remove: {words}"
+    assert "another Service" in caught.value.remedy and "`coredns.enabled: false`" in caught.value.remedy
+    released = {**service, "metadata": {"name": "kube-dns", "annotations": {"meta.helm.sh/release-name": "kubernetes"}}}
+    derive_values(replace(found, dns_service=released), ("10.0.0.1",), {}, helm, charts_folder())
+    alone = replace(found, dns_deployment=None, dns_service=None)
+    derive_values(alone, ("10.0.0.1",), {}, helm, charts_folder())
 
 
 def test_rights_of_coredns_that_the_chart_would_remove(helm: HelmAdapter) -> None:
@@ -267,8 +350,8 @@ def test_a_release_that_is_there_has_the_last_word() -> None:
     """Adopting again changes nothing, and asks nothing."""
     changed = _changed(COREDNS, nodeSelector={"role": "infra"})
     changed["metadata"]["annotations"] = {"meta.helm.sh/release-name": "kubernetes"}
-    check_addon(changed, _as_rendered(COREDNS))
-    check_addon(_changed(COREDNS, nodeSelector={"role": "infra"}), "")
+    check_addon(changed, _as_rendered(COREDNS), {})
+    check_addon(_changed(COREDNS, nodeSelector={"role": "infra"}), "", {})
 
 
 def _as_rendered(workload: dict[str, Any]) -> str:

@@ -32,7 +32,7 @@ def _pod(component: str = "kube-apiserver", **metadata: Any) -> StaticPod:
 def test_services_and_monitoring_find_the_charts_pods() -> None:
     """kubeadm's own two labels, by which monitoring selects, and the operator's, become values."""
     static = _pod(labels={"team": "platform"}, annotations={"prometheus.io/scrape": "true"})
-    assert extra_metadata(static, CHART) == {
+    assert extra_metadata(metadata_of(static), CHART) == {
         "podLabels": {"component": "kube-apiserver", "tier": "control-plane", "team": "platform"},
         "podAnnotations": {"prometheus.io/scrape": "true"},
     }
@@ -60,13 +60,13 @@ def test_kubeadm_does_not_take_the_charts_pod_for_its_own() -> None:
 
 def test_what_the_chart_has_itself_is_no_value() -> None:
     """The same twice would be no YAML."""
-    assert "app.kubernetes.io/name" not in str(extra_metadata(_pod(labels=CHART["labels"]), CHART))
+    assert "app.kubernetes.io/name" not in str(extra_metadata(metadata_of(_pod(labels=CHART["labels"])), CHART))
 
 
 def test_a_label_that_the_chart_needs_otherwise_is_refused() -> None:
     """It is part of the chart's selector: the pod's own value can't be kept."""
     static = _pod(labels={"app.kubernetes.io/name": "api"})
-    extra = extra_metadata(static, CHART)
+    extra = extra_metadata(metadata_of(static), CHART)
     after = {"labels": {**CHART["labels"], **extra["podLabels"]}, "annotations": CHART["annotations"]}
     words = "on controller-1 has the label app.kubernetes.io/name=api, but the chart's pod has kube-apiserver"
     with pytest.raises(Blocked, match=words):
