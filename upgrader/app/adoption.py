@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from upgrader.adopt.added_files import check_added_files
 from upgrader.adopt.addon_parts import left_alone
 from upgrader.adopt.advertised import check_advertised
 from upgrader.adopt.container_runtime import check_container_runtime
@@ -184,6 +185,7 @@ def adoption(folder: Path, front_end: FrontEnd) -> Iterator[Adoption]:
             check_advertised(facts.controllers, addresses)
             session.doing("rendering the charts, and comparing flags…")
             derived = derive_values(facts, addresses, own, tools.helm, charts_folder())
+            check_added_files(tools.hosts, facts, derived.changes)
             check_health_requests(tools.hosts, facts.controllers, derived.values["kube-apiserver"])
         yield Adoption(folder, front_end, facts, derived, version, kubeconfigs)
 

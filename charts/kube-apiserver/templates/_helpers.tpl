@@ -98,6 +98,10 @@ refuses these.
 {{- if $plain }}
 {{- $args = omit $args "etcd-cafile" "etcd-certfile" "etcd-keyfile" }}
 {{- end }}
+{{- /* Who signs tokens elsewhere has no key files: kube-apiserver refuses both. */}}
+{{- if hasKey .Values.extraArgs "service-account-signing-endpoint" }}
+{{- $args = omit $args "service-account-key-file" "service-account-signing-key-file" }}
+{{- end }}
 {{- if hasKey .Values.extraArgs "authorization-config" }}
 {{- $_ := unset $args "authorization-mode" }}
 {{- end }}
