@@ -11,7 +11,7 @@ from upgrader.adopt.addon_parts import SECTIONS, check_addon
 from upgrader.adopt.addon_rights import check_rights
 from upgrader.adopt.dns_service import check_service
 from upgrader.adopt.facts import KubeadmFacts
-from upgrader.adopt.nothing_lost import check_flags, check_metadata, check_volumes
+from upgrader.adopt.nothing_lost import check_flags, check_metadata, check_variables, check_volumes
 from upgrader.adopt.pod_metadata import addon_metadata, extra_metadata, metadata_of, rendered_metadata
 from upgrader.adopt.values import HANDED_OVER, base_values, extra_args, missing_flags, rendered_flags
 from upgrader.adopt.volumes import extra_volumes, with_files
@@ -99,6 +99,7 @@ def derive_values(
             chosen = _at(own.get(release, {}), path)
             check_flags(facts, component, rendered, chosen)
             check_metadata(facts, component, rendered_metadata(full, component), chosen)
+            check_variables(facts, component, pod_spec(full, component))
             check_volumes(facts, component, pod_spec(full, component), pki)
             changes += _changes(component, facts.component(component).flags, rendered)
         if release == "kubernetes":

@@ -8,10 +8,11 @@ from typing import Any
 from upgrader.adopt.facts import KubeadmFacts, StaticPod
 from upgrader.adopt.pod_metadata import Metadata, differing, metadata_of
 from upgrader.adopt.values import missing_flags
+from upgrader.adopt.variables import seen_variables
 from upgrader.adopt.volumes import above_certificates, missing_files, missing_mounts, mounts_of, writable
 from upgrader.errors import Blocked
 
-__all__ = ["check_flags", "check_metadata", "check_volumes"]
+__all__ = ["check_flags", "check_metadata", "check_variables", "check_volumes"]
 
 Flags = Mapping[str, tuple[str, ...]]
 
@@ -38,6 +39,22 @@ def check_metadata(facts: KubeadmFacts, component: str, rendered: Metadata, chos
                     f"{each.chart or 'none'}",
                     remedy="Use another key in the static pod, and in everything that selects by it.",
                 )
+
+
+def check_variables(facts: KubeadmFacts, component: str, rendered: Mapping[str, Any]) -> None:
+    """No variable of a component is one that its rendered pod has by itself. Raises Blocked."""
+    names = [
+        entry["name"] for each in rendered["containers"] if each["name"] == component for entry in each.get("env", ())
+    ]
+    for controller in facts.controllers:
+        if static := controller.active.get(component):
+            for name in seen_variables(static.container):
+                if names.count(name) > 1:
+                    raise Blocked(
+                        f"{component}'s static pod on {controller.host.name} has the variable {name}, which the chart "
+                        "sets itself, to another value",
+                        remedy="Use another name for it in the static pod, on every controller.",
+                    )
 
 
 def check_volumes(facts: KubeadmFacts, component: str, rendered: Mapping[str, Any], pki: str) -> None:

@@ -7,12 +7,12 @@ told, not refused.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from upgrader.adopt.facts import ControllerFacts, StaticPod
 from upgrader.adopt.pod_metadata import differing, metadata_of, rendered_metadata
 from upgrader.adopt.referred_files import shown_by_file
 from upgrader.adopt.values import HANDED_OVER, rendered_flags
+from upgrader.adopt.variables import seen_variables
 from upgrader.adopt.volumes import missing_mounts
 from upgrader.gates.manifest_workloads import pod_spec
 
@@ -38,8 +38,9 @@ def _differing(static: StaticPod, manifest: str, pki: str) -> Iterator[str]:
     for name, values in static.flags.items():
         if name not in HANDED_OVER and flags.get(name) != values:
             yield f"--{name}={','.join(values)}"
-    variables = _variables(next((each for each in pod.get("containers", ()) if each["name"] == static.component), {}))
-    for name, value in sorted(_variables(static.container).items()):
+    own = next((each for each in pod.get("containers", ()) if each["name"] == static.component), {})
+    variables = seen_variables(own)
+    for name, value in sorted(seen_variables(static.container).items()):
         if variables.get(name) != value:
             yield f"the variable {name}"
     rendered = {"containers": [], **pod}
@@ -47,7 +48,3 @@ def _differing(static: StaticPod, manifest: str, pki: str) -> Iterator[str]:
         yield f"the volume {mounted}"
     for each in differing(metadata_of(static), rendered_metadata(manifest, static.component)):
         yield str(each)
-
-
-def _variables(container: Mapping[str, Any]) -> Mapping[str, str]:
-    return {str(entry["name"]): str(entry.get("value", "")) for entry in container.get("env") or ()}

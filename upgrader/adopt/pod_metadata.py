@@ -65,9 +65,14 @@ def addon_metadata(workload: KubeObject) -> Metadata:
 def _metadata(pod: Mapping[str, Any], without: str) -> Metadata:
     metadata = pod.get("metadata") or {}
     return {
-        field: {name: str(value) for name, value in (metadata.get(field) or {}).items() if name != without}
+        field: {_text(name): _text(value) for name, value in (metadata.get(field) or {}).items() if name != without}
         for field in _FIELDS
     }
+
+
+def _text(value: Any) -> str:
+    """As the kubelet reads what YAML has as another type."""
+    return str(value).lower() if isinstance(value, bool) else "" if value is None else str(value)
 
 
 def rendered_metadata(manifest: str, workload: str) -> Metadata:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from upgrader.adopt.facts import ControllerFacts, StaticPod
+from upgrader.adopt.facts import MANIFESTS, ControllerFacts, StaticPod
 from upgrader.contract.flags import is_true
 from upgrader.errors import Blocked
 
@@ -74,6 +74,7 @@ _REMEDIES = {
 }
 _USERS = frozenset({"fsGroup", "runAsGroup", "runAsNonRoot", "runAsUser", "supplementalGroups"})
 """What of a securityContext says as whom the pod runs."""
+_SYSTEM = "kube-system"
 _ELECTION = "leader-elect"
 _OTHERWISE = "Remove it from the static pod, if the component works without it; the charts have no value for it."
 
@@ -82,6 +83,7 @@ def check_static_pods(controllers: Iterable[ControllerFacts]) -> None:
     """Of all static pods that run. Raises Blocked, which names the controller, the pod and the part."""
     for controller in controllers:
         for component, static in controller.active.items():
+            _check_name(controller.host.name, static)
             _check_election(controller.host.name, static)
             for part, what in _unknown(static):
                 raise Blocked(
@@ -89,6 +91,18 @@ def check_static_pods(controllers: Iterable[ControllerFacts]) -> None:
                     "pod has no equivalent",
                     remedy=_REMEDIES.get(part, _OTHERWISE),
                 )
+
+
+def _check_name(host: str, static: StaticPod) -> None:
+    """Its end, and its start, are seen by the mirror pod that kubeadm's name gives it."""
+    metadata = static.pod.get("metadata") or {}
+    name = f"{metadata.get('namespace') or 'default'}/{metadata.get('name')}"
+    if name != f"{_SYSTEM}/{static.component}":
+        raise Blocked(
+            f"{host}: the pod in {MANIFESTS}/{static.component}.yaml is {name}, not {_SYSTEM}/{static.component} as "
+            "kubeadm names it; nothing was changed",
+            remedy="Correct `metadata.name` and `metadata.namespace` there; the kubelet then restarts that pod.",
+        )
 
 
 def _check_election(host: str, static: StaticPod) -> None:

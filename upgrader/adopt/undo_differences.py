@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from upgrader.adopt.facts import ADOPTED, COMPONENTS, ControllerFacts, StaticPod, flags_of
 from upgrader.adopt.values import CA_FOR_ALL, HANDED_OVER
+from upgrader.adopt.variables import seen_variables
 from upgrader.errors import Blocked
 from upgrader.model.emulation import emulated_by, minor_text
 from upgrader.model.manifest import objects_in
@@ -47,7 +47,7 @@ def released_in(manifests: Iterable[str]) -> Mapping[str, Released]:
             if item["kind"] == "Deployment" and name in COMPONENTS:
                 containers = item["spec"]["template"]["spec"]["containers"]
                 container = next((each for each in containers if each["name"] == name), containers[0])
-                found[name] = Released(str(container["image"]), flags_of(container), _env(container))
+                found[name] = Released(str(container["image"]), flags_of(container), seen_variables(container))
     return found
 
 
@@ -99,7 +99,7 @@ def _differences(pod: StaticPod, released: Released | None) -> Iterator[str]:
         before, now = pod.flags.get(name), released.flags.get(name)
         if before != now and not (before is None and _adoptions_own(name, now)):
             yield f"{pod.component}: {_flag(name, now)}, in the manifest {_flag(name, before)}"
-    kept = _env(pod.container)
+    kept = seen_variables(pod.container)
     for name in sorted({*kept, *released.env}):
         if kept.get(name) != released.env.get(name):
             yield f"{pod.component}: the variable {name}"
@@ -112,11 +112,6 @@ def _adoptions_own(name: str, now: tuple[str, ...] | None) -> bool:
 
 def _flag(name: str, values: tuple[str, ...] | None) -> str:
     return f"no --{name}" if values is None else f"--{name}={','.join(values)}"
-
-
-def _env(container: Mapping[str, Any]) -> Mapping[str, str]:
-    entries = container.get("env") or ()
-    return {str(each["name"]): str(each.get("value", "")) for each in entries if "valueFrom" not in each}
 
 
 def _words(flags: Mapping[str, tuple[str, ...]]) -> list[str]:

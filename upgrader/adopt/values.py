@@ -15,6 +15,7 @@ from upgrader import fast_yaml
 from upgrader.adopt.addon_parts import addon_values
 from upgrader.adopt.facts import KubeadmFacts, StaticPod, flags_of
 from upgrader.adopt.proxy_kubeconfig import proxy_server
+from upgrader.adopt.variables import variables_of
 from upgrader.gates.manifest_workloads import pod_spec
 
 __all__ = [
@@ -54,6 +55,11 @@ _KUBEADMS_RESOURCES: Mapping[str, Mapping[str, Any]] = {
 }
 """No one has chosen these: the charts' defaults are better."""
 
+_USUAL_GRACE, _DRAIN = 30, 15
+"""Seconds that a pod has to end, unless it says otherwise, and those of them in which the chart's kube-apiserver
+doesn't know yet that it ends (`gracefulShutdown.drainSeconds`).
+"""
+
 
 def base_values(facts: KubeadmFacts, addresses: tuple[str, ...], checkpointer: Mapping[str, Any]) -> dict[str, Values]:
     """Release → values, without any `extraArgs` yet. `addresses` are the controllers', in order."""
@@ -83,6 +89,9 @@ def _api_server(facts: KubeadmFacts, api: StaticPod, version: str, addresses: tu
     if "token-auth-file" in api.flags:
         # kube-apiserver reads one such file only: the operator's stays, and HAProxy's check is anonymous.
         values["health"] = {"token": False}
+    # With another `--shutdown-delay-duration`, say, kube-apiserver needs longer.
+    if (grace := api.pod["spec"].get("terminationGracePeriodSeconds") or 0) > _USUAL_GRACE:
+        values["gracefulShutdown"] = {"terminationSeconds": grace + _DRAIN}
     if len(addresses) == 1:
         values["endpoints"] = {"addresses": list(addresses)}
     return values
@@ -168,13 +177,18 @@ def _ca_folders(pod: StaticPod) -> Values:
 
 def _extras(pod: StaticPod) -> Values:
     """Environment and resources that kubeadm doesn't set by itself."""
-    container = pod.container
-    resources = container.get("resources") or {}
+    resources = pod.container.get("resources") or {}
     found = {
-        "extraEnv": {entry["name"]: str(entry.get("value", "")) for entry in container.get("env") or ()},
-        "resources": {} if resources == _KUBEADMS_RESOURCES.get(pod.component) else resources,
+        "extraEnv": variables_of(pod.container),
+        "resources": {} if resources == _KUBEADMS_RESOURCES.get(pod.component) else _with_requests(resources),
     }
     return {key: value for key, value in found.items() if value}
+
+
+def _with_requests(resources: Mapping[str, Any]) -> Values:
+    """A limit is the request, too, where there is none: the chart's default would take its place, and may exceed it."""
+    requests = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+    return {**resources, "requests": requests} if requests else {**resources}
 
 
 def _flag(pod: StaticPod, name: str, default: str) -> str:

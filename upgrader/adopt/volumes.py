@@ -103,14 +103,14 @@ def missing_mounts(static: StaticPod, chart: Object, pki: str, by_file: Collecti
     there = tuple(_mounted(chart, static.component))
     return tuple(
         each
-        for each in _mounted(static.pod["spec"], static.component)
+        for each in mounts_of(static)
         if not _shown(each, there) and not _single_files(each, pki, by_file, static.component)
     )
 
 
 def mounts_of(static: StaticPod) -> tuple[Mounted, ...]:
-    """All of a static pod's component."""
-    return tuple(_mounted(static.pod["spec"], static.component))
+    """All of a static pod's component, whatever its container's name is."""
+    return tuple(_mounts(static.pod["spec"], static.container))
 
 
 def _shown(each: Mounted, there: tuple[Mounted, ...]) -> bool:
@@ -165,9 +165,13 @@ def _single_files(each: Mounted, pki: str, by_file: Collection[str], component: 
 
 
 def _mounted(spec: Object, component: str) -> Iterator[Mounted]:
-    volumes = {str(volume["name"]): volume for volume in spec.get("volumes") or ()}
     for container in spec["containers"]:
         if container["name"] == component:
-            for mount in container.get("volumeMounts") or ():
-                if volume := volumes.get(str(mount["name"])):
-                    yield Mounted(mount, volume)
+            yield from _mounts(spec, container)
+
+
+def _mounts(spec: Object, container: Object) -> Iterator[Mounted]:
+    volumes = {str(volume["name"]): volume for volume in spec.get("volumes") or ()}
+    for mount in container.get("volumeMounts") or ():
+        if volume := volumes.get(str(mount["name"])):
+            yield Mounted(mount, volume)

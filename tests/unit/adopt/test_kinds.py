@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.unit.adopt.kubeadm_cluster import facts
 from tests.unit.adopt.kubeadm_pods import FLAGS, PKI, kubeadm_facts, kubeadm_pod, volume
@@ -71,7 +72,7 @@ def test_hardened_control_plane_keeps_its_log_and_its_keys(helm: HelmAdapter) ->
     derived = _derived(helm, kubeadm_facts(api))
     values = derived.values["kube-apiserver"]
     assert values["extraArgs"].items() >= _CIS.items()
-    assert values["resources"] == {"requests": {"cpu": "1"}, "limits": {"memory": "4Gi"}}
+    assert values["resources"] == {"requests": {"cpu": "1", "memory": "4Gi"}, "limits": {"memory": "4Gi"}}
     mounts = _mounts(helm, derived, "kube-apiserver", "kube-apiserver")
     assert mounts[_AUDIT] == (_AUDIT, False)
     assert mounts["/etc/kubernetes/audit/policy.yaml"] == ("/etc/kubernetes/audit/policy.yaml", True)
@@ -265,6 +266,65 @@ def test_folders_of_public_certificates_are_those_that_kubeadm_found(component: 
     assert base_values(kubeadm_facts(pod), ("10.0.0.1",), {})[release]["caFolders"] == ["/etc/ssl/certs"]
     plain = base_values(kubeadm_facts(), ("10.0.0.1",), {})[release]
     assert "caFolders" not in plain, "they are the chart's own"
+
+
+@pytest.mark.parametrize(
+    ("resources", "requests"),
+    [
+        ({"limits": {"memory": "256Mi"}}, {"cpu": "250m", "memory": "256Mi"}),
+        ({"requests": {"cpu": "1"}, "limits": {"memory": "8000Mi", "cpu": 2}}, {"cpu": "1", "memory": "8000Mi"}),
+        ({"requests": {"cpu": "1", "memory": "1Gi"}}, {"cpu": "1", "memory": "1Gi"}),
+    ],
+    ids=["less than the chart's own", "one of two", "no limits"],
+)
+def test_a_limit_stays_the_request_where_there_is_none(
+    helm: HelmAdapter, resources: dict[str, Any], requests: dict[str, Any]
+) -> None:
+    """kubeadm's patches often set limits alone. The chart's own request may be more, which Kubernetes refuses."""
+    derived = _derived(helm, kubeadm_facts(kubeadm_pod("kube-apiserver", container={"resources": resources})))
+    spec = ReleaseSpec(
+        "kube-apiserver", "kube-system", charts_folder() / "kube-apiserver", derived.values["kube-apiserver"]
+    )
+    pod = pod_spec(helm.render(spec, offline=True), "kube-apiserver")
+    (found,) = (each["resources"] for each in pod["containers"] if each["name"] == "kube-apiserver")
+    assert found == {**resources, "requests": requests}
+
+
+@pytest.mark.parametrize(("grace", "wanted"), [(None, 45), (30, 45), (10, 45), (120, 135)])
+def test_kube_apiserver_keeps_the_time_that_it_had_to_end(helm: HelmAdapter, grace: int | None, wanted: int) -> None:
+    """With a `--shutdown-delay-duration` of minutes, it would be killed while it still serves."""
+    spec = {"terminationGracePeriodSeconds": grace} if grace else {}
+    pod = kubeadm_pod("kube-apiserver", {"shutdown-delay-duration": "70s"}, spec=spec)
+    derived = _derived(helm, kubeadm_facts(pod))
+    chart = charts_folder() / "kube-apiserver"
+    rendered = helm.render(
+        ReleaseSpec("kube-apiserver", "kube-system", chart, derived.values["kube-apiserver"]), offline=True
+    )
+    found = pod_spec(rendered, "kube-apiserver")
+    assert found["terminationGracePeriodSeconds"] == wanted
+    usual = yaml.safe_load((chart / "values.yaml").read_text())["gracefulShutdown"]
+    assert usual["terminationSeconds"] - usual["drainSeconds"] == 30, "as long as a pod has that says nothing"
+
+
+def test_a_container_of_another_name_keeps_its_volumes(helm: HelmAdapter) -> None:
+    """The kubelet doesn't care what kube-apiserver's container is called."""
+    named = kubeadm_pod(
+        "kube-apiserver",
+        {"audit-log-path": f"{_AUDIT}/audit.log"},
+        volume("audit-log", _AUDIT, writable=True),
+        container={"name": "apiserver"},
+    )
+    derived = _derived(helm, kubeadm_facts(named))
+    assert _mounts(helm, derived, "kube-apiserver", "kube-apiserver")[_AUDIT] == (_AUDIT, False)
+
+
+def test_a_variable_of_the_charts_own_name_is_refused(helm: HelmAdapter) -> None:
+    """The chart's kube-apiserver advertises $(HOST_IP), and a pod has each variable once."""
+    api = kubeadm_pod("kube-apiserver", container={"env": [{"name": "HOST_IP", "value": "10.0.0.7"}]})
+    with pytest.raises(Blocked, match="kube-apiserver's static pod on controller-1 has the variable HOST_IP") as caught:
+        _derived(helm, kubeadm_facts(api))
+    assert "another name" in caught.value.remedy
+    _derived(helm, kubeadm_facts(kubeadm_pod("kube-scheduler", container={"env": [{"name": "HOST_IP", "value": "x"}]})))
 
 
 def test_empty_flags_are_taken_over(helm: HelmAdapter) -> None:

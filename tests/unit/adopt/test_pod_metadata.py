@@ -45,6 +45,15 @@ def test_a_time_is_the_text_that_the_kubelet_reads() -> None:
     assert metadata_of(replace(static, manifest=written))["annotations"]["restartedAt"] == "2026-01-01T10:00:00Z"
 
 
+def test_what_yaml_has_as_another_type_is_the_text_that_the_kubelet_reads() -> None:
+    """Nothing after the colon is an empty text, and a label's name may look like a switch."""
+    static = _pod(annotations={"critical": None}, labels={"team": None, True: "hardened", 2: "x"})
+    assert metadata_of(static)["annotations"] == {"critical": ""}
+    labels = metadata_of(static)["labels"]
+    assert labels.items() >= {"team": "", "true": "hardened", "2": "x"}.items()
+    assert extra_metadata(static, CHART)["podLabels"] == labels
+
+
 def test_a_closing_mark_is_no_second_pod() -> None:
     """The kubelet reads a file's first document."""
     static = _pod(labels={"team": "platform"})

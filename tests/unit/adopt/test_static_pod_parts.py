@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from testkit.fakes.hosts import FakeHosts
 from tests.unit.adopt.kubeadm_pods import FLAGS, kubeadm_facts, kubeadm_pod
@@ -128,3 +130,23 @@ def test_underscores_in_a_flags_name_are_dashes() -> None:
     """As the components read them."""
     pod = kubeadm_pod("kube-apiserver", words=["--audit_log_maxage=30"])
     assert pod.flags["audit-log-maxage"] == ("30",)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "words"),
+    [
+        ({"name": "k8s-apiserver", "namespace": "kube-system"}, "kube-system/k8s-apiserver"),
+        ({"name": "kube-apiserver"}, "default/kube-apiserver"),
+        ({"name": "kube-apiserver", "namespace": "control-plane"}, "control-plane/kube-apiserver"),
+        (None, "default/None"),
+    ],
+)
+def test_a_pod_of_another_name(metadata: dict[str, str] | None, words: str) -> None:
+    """It is awaited by its mirror pod: one that has another name would count as gone while it runs."""
+    pod = kubeadm_pod("kube-apiserver")
+    manifest = yaml.safe_dump({**pod.pod, "metadata": metadata}).encode()
+    with pytest.raises(
+        Blocked, match=rf"controller-1: the pod in {MANIFESTS}/kube-apiserver\.yaml is {words}, not"
+    ) as caught:
+        check_static_pods(kubeadm_facts(replace(pod, manifest=manifest)).controllers)
+    assert "`metadata.namespace`" in caught.value.remedy
