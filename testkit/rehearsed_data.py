@@ -23,6 +23,7 @@ from upgrader.model.cluster import Host
 from upgrader.ports import CommandResult
 from upgrader.steps.backup.etcd_member import EtcdMember
 from upgrader.steps.backup.etcd_pod import SCRATCH
+from upgrader.steps.rehearsal.delivery import of_member
 from upgrader.steps.rehearsal.rehearsal import Rehearsal
 from upgrader.steps.rehearsal.rehearsal_host import RehearsalHost
 from upgrader.steps.rehearsal.result import Result
@@ -102,13 +103,14 @@ class RehearsedData:
         work.mkdir(mode=0o700, parents=True)
         try:
             shutil.copytree(data or self.folder / "etcd", work / SCRATCH)
-            return self._machine.compare(member, servers, lambda: shutil.rmtree(work))
+            hosts = LocalHosts(self._environment)
+            return self._machine.compare(of_member(hosts, member, servers, lambda: shutil.rmtree(work)), servers)
         finally:
             shutil.rmtree(work.parent)
 
     def prepare_elsewhere(self, current: Server, target: Server) -> None:
         """What a command does there first."""
-        self._machine.prepare([self._member], {"current": current, "target": target}, 1 << 20)
+        self._machine.prepare([self._member.image], {"current": current, "target": target}, 1 << 20)
 
     @property
     def _member(self) -> EtcdMember:
@@ -117,7 +119,8 @@ class RehearsedData:
     @property
     def _machine(self) -> RehearsalHost:
         self.units.mkdir(exist_ok=True)
-        return RehearsalHost(LocalHosts(self._environment, _BOOTED), _REHEARSAL_HOST, str(self.elsewhere))
+        hosts = LocalHosts(self._environment, _BOOTED)
+        return RehearsalHost(hosts, _REHEARSAL_HOST, lambda _: None, str(self.elsewhere))
 
     @property
     def elsewhere(self) -> Path:

@@ -25,6 +25,7 @@ __all__ = [
     "Ansible",
     "Clock",
     "CommandResult",
+    "Commands",
     "Helm",
     "HostKeys",
     "HttpService",
@@ -251,11 +252,8 @@ class CommandResult:
     stderr: str
 
 
-class Hosts(Protocol):
-    """The machines themselves, over SSH with verified host keys.
-
-    Raises HostSilent where nothing answers, HostUnreachable where no login is possible, or HostError.
-    """
+class Commands(Protocol):
+    """Commands on machines. Raises HostError."""
 
     def run(
         self,
@@ -273,15 +271,22 @@ class Hosts(Protocol):
         """
         ...
 
+    def read(self, host: Host, path: str) -> bytes | None:
+        """A file's content; None when there is no such file."""
+        ...
+
+
+class Hosts(Commands, Protocol):
+    """The machines themselves, over SSH with verified host keys.
+
+    Raises HostSilent where nothing answers, HostUnreachable where no login is possible, or HostError.
+    """
+
     def stream(self, host: Host, command: Sequence[str], *, timeout_seconds: float) -> Iterator[bytes]:
         """Standard output of a command that is run as root, in chunks as they come: never all of it in memory.
 
         At its end, a non-zero exit raises HostError with the command's stderr.
         """
-        ...
-
-    def read(self, host: Host, path: str) -> bytes | None:
-        """A file's content; None when there is no such file."""
         ...
 
     def write(self, host: Host, path: str, content: bytes, *, mode: int = 0o600) -> None:

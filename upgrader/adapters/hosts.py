@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import shlex
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from itertools import chain
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Self
 
+from upgrader.adapters.beside import GIVE_UP_SECONDS, beside
 from upgrader.adapters.sshconnect import Connection, connect
 from upgrader.adapters.sshroute import login_command
 from upgrader.errors import HostError, UpgraderError
@@ -22,11 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SshHosts"]
 
-T = TypeVar("T")
-
 _FILE_SECONDS = 30.0
-_GIVE_UP_SECONDS = 5.0
-"""That an input is waited for which nothing takes any more: it may be another host's output, and that host hangs."""
 _CHUNK_BYTES = 32768
 _NO_SUCH_FILE = 44
 """Exit status of the read snippet: `cat` itself ends with 1 for every error."""
@@ -253,15 +249,15 @@ def _talk(channel: paramiko.Channel, line: str, stdin: Iterable[bytes], deadline
     """Start a command and serve all three streams concurrently: a full one would block the others."""
     channel.settimeout(_left(deadline))
     channel.exec_command(_marked(line))
-    sending = _beside(lambda: _send(channel, stdin, deadline))
-    stderr = _beside(lambda: _receive(channel, True, deadline))
+    sending = beside(lambda: _send(channel, stdin, deadline))
+    stderr = beside(lambda: _receive(channel, True, deadline))
     try:
         stdout, errors = _receive(channel, False, deadline), stderr.result()
         _await_input(channel, sending, deadline)
     except BaseException:
-        # Wakes the two threads, unless the input itself is waited for, as from a host that hangs.
+        # Wakes both threads, unless the input itself is waited for, as from a host that hangs.
         channel.close()
-        wait((sending, stderr), _GIVE_UP_SECONDS)
+        wait((sending,), GIVE_UP_SECONDS)
         raise
     return _exit_status(channel, deadline), stdout, errors
 
@@ -270,25 +266,11 @@ def _await_input(channel: paramiko.Channel, sending: Future[None], deadline: flo
     """Wait until all is sent; for an input that hangs only if a command may still take it. Raises what it raised."""
     channel.status_event.wait(_left(deadline))
     ended = channel.exit_status >= 0
-    wait((sending,), _GIVE_UP_SECONDS if ended else _left(deadline))
+    wait((sending,), GIVE_UP_SECONDS if ended else _left(deadline))
     if sending.done():
         sending.result()
     elif not ended:
         raise TimeoutError
-
-
-def _beside(work: Callable[[], T]) -> Future[T]:
-    """Its result, from a thread of its own. Python doesn't wait for this thread at its end."""
-    done = Future[T]()
-
-    def run() -> None:
-        try:
-            done.set_result(work())
-        except BaseException as error:  # noqa: BLE001 - whatever it is, it is raised by whom it concerns
-            done.set_exception(error)
-
-    threading.Thread(target=run, name="ssh", daemon=True).start()
-    return done
 
 
 def _exit_status(channel: paramiko.Channel, deadline: float) -> int:

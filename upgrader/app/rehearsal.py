@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.locking import cluster_lock, locked_folder
 from upgrader.app.rehearsal_records import bind_rehearsal, folder_inputs, write_record
 from upgrader.app.upgrade import PlannedUpgrade
-from upgrader.app.wiring import open_session
+from upgrader.app.wiring import Session, open_session, own_host
 from upgrader.config.rehearsal_hosts import rehearsal_host
 from upgrader.errors import HostError, HostUnreachable, RehearsalFailed, UsageError
 from upgrader.model.api_lifecycle import Minor
+from upgrader.model.cluster import Host
 from upgrader.model.emulation import emulated_by
 from upgrader.model.finding import Finding
 from upgrader.model.version import KubernetesVersion
+from upgrader.onhost.rehearsal.ready import unsuited
 from upgrader.preflight.all_checks import blocking
 from upgrader.preflight.refusal import refusal
+from upgrader.steps.backup.verify import BackupFile
 from upgrader.steps.plan import Plan
 from upgrader.steps.rehearsal.differences import findings_of
+from upgrader.steps.rehearsal.from_backup import BackupRehearsal
 from upgrader.steps.rehearsal.rehearsal import Rehearsal
+from upgrader.steps.rehearsal.rehearsal_host import RehearsalHost
 from upgrader.steps.rehearsal.result import Result
-from upgrader.steps.rehearsal.servers import servers_of
+from upgrader.steps.rehearsal.servers import Server, servers_of
 
 __all__ = ["Rehearsed", "rehearse"]
 
@@ -43,6 +49,8 @@ class Rehearsed:
     """The same of the target; only values set it, as a rehearsal is of what `upgrader finalize` leaves."""
     emulated_first: Minor | None = None
     """The minor that a run emulates until `upgrader finalize`, which was not rehearsed; None: it emulates none."""
+    backup_taken: datetime | None = None
+    """When the backup was taken that was rehearsed; None: the data was of now."""
 
     @property
     def blocked(self) -> bool:
@@ -56,13 +64,23 @@ class Rehearsed:
             raise refusal(what, self.findings, seen=seen)
 
 
-def rehearse(folder: Path, target: KubernetesVersion | None, front_end: FrontEnd, on: str | None = None) -> Rehearsed:
+def rehearse(
+    folder: Path,
+    target: KubernetesVersion | None,
+    front_end: FrontEnd,
+    on: str | None = None,
+    here: BackupFile | None = None,
+) -> Rehearsed:
     """Rehearse it. Changes nothing in the cluster. `target` None: the file's. `on`: the name of the host of group
-    `rehearsal` that compares; None: the controller that has the data.
+    `rehearsal` that compares; None: the controller that has the data. `here`: a backup, which is compared on this
+    machine.
 
     Locks the cluster, as a backup and a rehearsal use the same folder on the controllers. Raises Locked,
-    HostUnreachable, RehearsalFailed, and UsageError where there is nothing to rehearse, or no such host.
+    HostUnreachable, RehearsalFailed, BackupRefused, and UsageError where there is nothing to rehearse, no such host, or
+    where this machine can't.
     """
+    if here is not None:
+        _refuse_unsuited()
     with (
         front_end.busy(),
         _without_effect(),
@@ -75,17 +93,16 @@ def rehearse(folder: Path, target: KubernetesVersion | None, front_end: FrontEnd
         session = planned.session
         plan = _final(planned)
         servers = servers_of(plan)
-        rehearsal = Rehearsal(session.tools.hosts, session.cluster.controllers, host)
         # Before it starts: what is changed meanwhile was not rehearsed.
         try:
             digest, bound = folder_inputs(folder), bind_rehearsal(session, planned.observed, planned.plan)
         except UsageError as error:
             digest, bound = "", None
             front_end.notify(f"No record of this rehearsal will be written: {error.message}")
-        result = rehearsal.run(servers, front_end.notify)
+        result, as_of = _found(session, servers, host, here, front_end)
         findings = tuple(findings_of(result.differences))
         if bound is not None:
-            write_record(session, bound, digest, result.controller, findings, session.tools.clock.now())
+            write_record(session, bound, digest, result.controller, findings, as_of)
         return Rehearsed(
             plan.current,
             plan.target,
@@ -94,6 +111,29 @@ def rehearse(folder: Path, target: KubernetesVersion | None, front_end: FrontEnd
             current_emulates=emulated_by(servers["current"].flags),
             target_emulates=emulated_by(servers["target"].flags),
             emulated_first=planned.plan.emulated,
+            backup_taken=as_of if here else None,
+        )
+
+
+def _found(
+    session: Session, servers: Mapping[str, Server], host: Host | None, here: BackupFile | None, front_end: FrontEnd
+) -> tuple[Result, datetime]:
+    """What is found, and of when the data is: as long as that is the record of use."""
+    hosts, controllers, now = session.tools.hosts, session.cluster.controllers, session.tools.clock.now()
+    if here is None:
+        return Rehearsal(hosts, controllers, host).run(servers, front_end.notify), now
+    machine = RehearsalHost(*own_host(), front_end.notify)
+    rehearsal = BackupRehearsal(here, session.cluster_uid(), hosts, controllers, machine, front_end.notify)
+    result, taken = rehearsal.run(servers)
+    return result, min(taken, now)
+
+
+def _refuse_unsuited() -> None:
+    if reasons := list(unsuited()):
+        raise UsageError(
+            f"--here: this machine can't rehearse: {'; '.join(reasons)}",
+            remedy="Run upgrader as root on a Linux machine with systemd, or rehearse on one: --on HOST. Nothing was "
+            "read from the backup.",
         )
 
 

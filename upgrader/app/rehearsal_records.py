@@ -55,15 +55,15 @@ def folder_seal(digest: str, salt: str) -> str:
 
 
 def write_record(
-    session: Session, bound: BoundPlan, digest: str, controller: str, findings: Iterable[Finding], now: datetime
+    session: Session, bound: BoundPlan, digest: str, controller: str, findings: Iterable[Finding], as_of: datetime
 ) -> None:
-    """Write it, in place of the one before; `digest` is of the folder's inputs, as `bind_rehearsal` read them. Raises
-    UsageError where that fails.
+    """Write it, in place of the one before; `digest` is of the folder's inputs, as `bind_rehearsal` read them; `as_of`:
+    of when the data was. Raises UsageError where that fails.
     """
     path = session.settings.folder / _FILE
     salt = bound.key.salt
     sealed = folder_seal(digest, salt)
-    record = RehearsalRecord(_FORMAT, now.isoformat(), controller, salt, bound.binding, tuple(findings), sealed)
+    record = RehearsalRecord(_FORMAT, as_of.isoformat(), controller, salt, bound.binding, tuple(findings), sealed)
     content = to_json(record, mask=False)
     content["seal"] = seal(content, bound.key)
     try:

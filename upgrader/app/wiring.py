@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -19,6 +20,7 @@ from upgrader.adapters.host_keys import SshHostKeys
 from upgrader.adapters.hosts import SshHosts
 from upgrader.adapters.http_service import HttpClient
 from upgrader.adapters.kube import KubeAdapter
+from upgrader.adapters.own_host import OwnHost
 from upgrader.adapters.own_machine import ThisMachine
 from upgrader.adapters.playbooks import AnsiblePlaybooks
 from upgrader.adapters.prometheus import PrometheusApi
@@ -46,7 +48,7 @@ from upgrader.gates.critical_workloads import read_health_before
 from upgrader.gates.gate_memory import GateMemory
 from upgrader.model.api_lifecycle import Minor
 from upgrader.model.audit_log import AuditLog
-from upgrader.model.cluster import Cluster
+from upgrader.model.cluster import Cluster, Host
 from upgrader.model.finding import Finding
 from upgrader.model.health_before import HealthBefore
 from upgrader.model.left_out import LeftOut
@@ -58,7 +60,19 @@ from upgrader.model.settings import AvailabilitySettings, Settings
 from upgrader.model.version import KubernetesVersion
 from upgrader.onhost.sending.collect import examine_all
 from upgrader.onhost.sending.etcd_answers import ask_etcd
-from upgrader.ports import Age, Clock, Helm, HostKeys, HttpService, Kube, OwnMachine, Prometheus, Recovery, Tools
+from upgrader.ports import (
+    Age,
+    Clock,
+    Commands,
+    Helm,
+    HostKeys,
+    HttpService,
+    Kube,
+    OwnMachine,
+    Prometheus,
+    Recovery,
+    Tools,
+)
 from upgrader.preflight.all_checks import CHECKS, PreflightContext, run_checks
 from upgrader.preflight.down_controllers import left_out_of
 from upgrader.recover.diagnosis.examiner import Examiner
@@ -88,6 +102,7 @@ __all__ = [
     "open_renderer",
     "open_session",
     "open_stranger",
+    "own_host",
     "own_machine",
     "prometheus_at",
     "push_archive",
@@ -387,6 +402,13 @@ def open_renderer() -> Iterator[Helm]:
 def age_files() -> Age:
     """What encrypts and decrypts backups."""
     return AgeFiles()
+
+
+def own_host() -> tuple[Commands, Host]:
+    """The machine that this process runs on, as what runs commands there; not from a virtual environment, which may be
+    where only this user, or this process, finds it.
+    """
+    return OwnHost(), Host("this machine", "127.0.0.1", python=os.path.realpath(sys.executable))
 
 
 def own_machine() -> OwnMachine:

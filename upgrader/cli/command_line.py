@@ -26,6 +26,7 @@ __all__ = [
     "DURATION",
     "EVENTS",
     "IDENTITY",
+    "IDENTITY_HELP",
     "NAMED",
     "REASON",
     "RUN",
@@ -139,13 +140,15 @@ SKIP = click.option(
 REASON = click.option("--reason", metavar="TEXT", help="Reason for the skipped checks, for the run's journal.")
 
 
+IDENTITY_HELP = (
+    "Private key for the backup, as `upgrader backup keygen` writes it. The file must be readable by its owner only."
+)
 IDENTITY = click.option(
     "--identity",
     metavar="FILE",
     required=True,
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Private key for the backup, as `upgrader backup keygen` writes it. The file must be readable by its owner "
-    "only.",
+    help=IDENTITY_HELP,
 )
 
 

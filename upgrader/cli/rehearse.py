@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from upgrader.cli.command_line import TARGET, front_end
+from upgrader.cli.command_line import IDENTITY_HELP, TARGET, front_end
 from upgrader.cli.output import OUTPUT, Output, print_plain, print_text
 from upgrader.cli.whole_lines import GroupOfWholeLines
 from upgrader.errors import UsageError
@@ -29,9 +29,24 @@ __all__ = ["rehearse"]
     metavar="HOST",
     help="Compare both versions on this host of the inventory's group `rehearsal`, and not on a controller.",
 )
+@click.option(
+    "--here",
+    metavar="BACKUP",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Compare both versions on this machine, with the data of a file that `upgrader backup` wrote. Needs root, and "
+    "--identity.",
+)
+@click.option("--identity", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False), help=IDENTITY_HELP)
 @OUTPUT
 @click.pass_context
-def rehearse(context: click.Context, target: KubernetesVersion | None, on: str | None, output: Output) -> None:
+def rehearse(
+    context: click.Context,
+    target: KubernetesVersion | None,
+    on: str | None,
+    here: Path | None,
+    identity: Path | None,
+    output: Output,
+) -> None:
     """Try the target's kube-apiserver on a copy of this cluster's data, beside the version that runs.
 
     `rehearse copy` writes what a lab needs to be like this cluster, for an upgrade, a rollback and a power cut there.
@@ -46,25 +61,37 @@ def rehearse(context: click.Context, target: KubernetesVersion | None, on: str |
     With `--on`, that host needs the same, and systemd and containerd. It gets the restored snapshot, and the files that
     flags name, such as encryption keys, until the rehearsal ends. They pass through the memory of this machine.
 
+    With `--here`, this machine needs the same, and no controller does anything. What is newer than the backup, such as
+    objects and keys, is not tried, and the record of the rehearsal is as old as the backup.
+
     Exit codes: 0 no difference, 2 wrong usage or files, 3 the target refuses something, something could not be
     compared, or a controller or HOST failed, 5 the API or Helm failed, 6 another run holds the lock.
     """
     if context.invoked_subcommand is not None:
-        for option, given in (("--to", target), ("--on", on)):
+        for option, given in (("--to", target), ("--on", on), ("--here", here), ("--identity", identity)):
             if given is not None:
                 raise UsageError(
                     f"{option} has no meaning for `rehearse {context.invoked_subcommand}`",
                     remedy=f"Leave {option} out.",
                 )
         return
+    if on is not None and here is not None:
+        raise UsageError("--on and --here name two machines", remedy="Choose one of them.")
+    if (here is None) != (identity is None):
+        raise UsageError(
+            "--here BACKUP and --identity FILE need each other",
+            remedy="Give both: FILE is the private key for the backup, as for `upgrader restore`.",
+        )
     folder: Path = context.obj
     shown = front_end()  # before the imports, which take seconds
 
+    from upgrader.app.backup import open_backup
     from upgrader.app.rehearsal import rehearse as rehearse_upgrade
     from upgrader.ui.findings import on_screen
     from upgrader.ui.rehearsal import print_rehearsal
 
-    rehearsed = rehearse_upgrade(folder, target, shown, on)
+    backup = open_backup(here, identity) if here is not None and identity is not None else None
+    rehearsed = rehearse_upgrade(folder, target, shown, on, backup)
     seen = False
     if output != "table":
         print_plain(_described(rehearsed), output)
@@ -120,6 +147,7 @@ def _described(rehearsed: Rehearsed) -> dict[str, object]:
         "blocked": rehearsed.blocked,
         "controller": result.controller,
         "rehearsal_host": result.rehearsal_host or None,
+        "backup_taken": rehearsed.backup_taken.isoformat() if rehearsed.backup_taken else None,
         "counts": result.counts,
         "seconds": result.seconds,
         "peak_bytes": result.peak_bytes,

@@ -23,6 +23,8 @@ def print_rehearsal(rehearsed: Rehearsed, stream: TextIO | None = None) -> None:
     where = f"{result.rehearsal_host}, with data of {result.controller}" if result.rehearsal_host else result.controller
     versions = f"{current} → {_version(rehearsed.target, rehearsed.target_emulates)}, on {where}"
     out.print("\n", Text.assemble((" Rehearsal ", "bold"), versions), "\n", sep="")
+    if rehearsed.backup_taken is not None:
+        out.print(f" The data is of a backup of {rehearsed.backup_taken:%F %R %Z}. What is newer was not tried.\n")
     if rehearsed.emulated_first is not None:
         out.print(
             f" The target was tried as after `upgrader finalize`. That it first emulates "

@@ -79,7 +79,7 @@ class _Hanging:
 @pytest.fixture
 def hanging(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Hanging]:
     """Such an input, which isn't given up for a moment first."""
-    monkeypatch.setattr("upgrader.adapters.hosts._GIVE_UP_SECONDS", 0.0)
+    monkeypatch.setattr("upgrader.adapters.hosts.GIVE_UP_SECONDS", 0.0)
     made = _Hanging()
     yield made
     made.let_go.set()

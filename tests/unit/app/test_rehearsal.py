@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from datetime import datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,6 +19,7 @@ from upgrader.errors import Blocked, HostError, HostUnreachable, RehearsalFailed
 from upgrader.model.cluster import Host
 from upgrader.model.version import KubernetesVersion
 from upgrader.steps.rehearsal.differences import Difference
+from upgrader.steps.rehearsal.from_backup import BackupRehearsal
 from upgrader.steps.rehearsal.rehearsal import Rehearsal
 from upgrader.steps.rehearsal.result import Result
 from upgrader.steps.rehearsal.servers import Server
@@ -35,6 +37,7 @@ def rehearsed(
     planned_as: Any = PLAN,
     failure: HostError | None = None,
     on: str | None = None,
+    here: Any = None,
 ) -> Rehearsed:
     """Of a plan, with these differences, or with a controller's failure. PLAN is what runs in the end. `on`: a host of
     group `rehearsal`.
@@ -55,10 +58,11 @@ def rehearsed(
 
     monkeypatch.setattr(rehearsal, "bind_rehearsal", lambda *_: "bound")
     monkeypatch.setattr(rehearsal, "folder_inputs", lambda _: "digest")
-    monkeypatch.setattr(rehearsal, "write_record", lambda _, bound, *_more: written.append(bound))
-    written: list[str] = []
-    tools = SimpleNamespace(hosts=None, clock=FakeClock())
-    session: Any = SimpleNamespace(tools=tools, cluster=SimpleNamespace(controllers=()))
+    monkeypatch.setattr(rehearsal, "write_record", lambda _, *more: written.append((more[0], more[-1])))
+    written: list[tuple[str, datetime]] = []
+    clock = FakeClock()
+    tools = SimpleNamespace(hosts=None, clock=clock)
+    session: Any = SimpleNamespace(tools=tools, cluster=SimpleNamespace(controllers=()), cluster_uid=lambda: "uid-1")
     session.telling, session.settings = lambda _: session, "settings"
     session.intended = lambda emulated: ["as intended", emulated]
     final = {(str(["as intended", None]), "observed", None): PLAN}
@@ -73,8 +77,8 @@ def rehearsed(
     monkeypatch.setattr(
         rehearsal, "rehearsal_host", lambda settings, name: {"settings": Host(name, "10.0.0.9")}[settings]
     )
-    found = rehearse(folder, PLAN.target, FrontEnd(), on)
-    assert not locked and written == ["bound"]
+    found = rehearse(folder, PLAN.target, FrontEnd(), on, here)
+    assert not locked and written == [("bound", found.backup_taken or clock.now())]
     return found
 
 
@@ -90,6 +94,33 @@ def test_what_does_the_same_blocks_nothing(tmp_path: Path, monkeypatch: pytest.M
 def test_a_host_of_the_group_compares(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If the command names it; and a record is written as of a rehearsal on a controller."""
     rehearsed(tmp_path, monkeypatch, on="build-1")
+
+
+@pytest.mark.parametrize("ahead", [timedelta(days=-9), timedelta(days=9)])
+def test_a_record_is_as_old_as_its_backup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ahead: timedelta) -> None:
+    """policy.rehearsal.maxAge is of the data. A backup of the future, by another clock, is of now at most."""
+    monkeypatch.setattr(rehearsal, "unsuited", lambda: iter(()))
+    taken = FakeClock().now() + ahead
+
+    def run(asked: BackupRehearsal, servers: Mapping[str, Server]) -> tuple[Result, datetime]:
+        assert (asked.backup, asked.cluster_uid, servers) == ("backup", "uid-1", SERVERS)
+        assert asked.machine.host.name == "this machine"
+        return Result("controller-1", (), {}, 1.0, 1, "this machine"), taken
+
+    monkeypatch.setattr(BackupRehearsal, "run", run)
+    found = rehearsed(tmp_path, monkeypatch, here="backup")
+    assert found.backup_taken == min(taken, FakeClock().now())
+
+
+def test_a_machine_that_can_not_rehearse_is_told_before_anything_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither the folder nor the backup: with each reason, and with what else is possible."""
+    monkeypatch.setattr(rehearsal, "unsuited", lambda: iter(("it runs Darwin, and not Linux",)))
+    monkeypatch.setattr(rehearsal, "open_session", lambda *_: pytest.fail("nothing may be read"))
+    with pytest.raises(UsageError, match="--here: this machine can't rehearse: it runs Darwin") as caught:
+        rehearse(tmp_path, PLAN.target, FrontEnd(), here="backup")  # type: ignore[arg-type]
+    assert "--on HOST" in caught.value.remedy
 
 
 def test_a_host_that_can_not_be_used_is_refused_before_a_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,8 @@ from upgrader.errors import Blocked, UsageError
 from upgrader.model.cluster_copy.copy import ClusterCopy
 from upgrader.model.finding import Finding
 from upgrader.model.version import KubernetesVersion
+from upgrader.steps.backup.identity_file import write_identity
+from upgrader.steps.backup.verify import BackupFile
 from upgrader.steps.rehearsal.result import Result
 
 COUNTS = {"objects": 1200, "read": 1300, "updated": 1100, "created": 1000, "unproven": 4}
@@ -60,7 +63,7 @@ def test_where_it_was_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = list[object]()
 
     def rehearse(*given: object) -> Rehearsed:
-        asked.append(given[-1])
+        asked.append(given[-2])
         return rehearsed
 
     monkeypatch.setattr("upgrader.app.rehearsal.rehearse", rehearse)
@@ -69,6 +72,43 @@ def test_where_it_was_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     found = json.loads(CliRunner().invoke(cli, ["rehearse", "--on", "build-1", "-o", "json"]).stdout)
     assert (found["controller"], found["rehearsal_host"]) == ("controller-1", "build-1") and asked == ["build-1"] * 2
     assert json.loads(invoke(monkeypatch, (), "-o", "json")[0])["rehearsal_host"] is None
+
+
+def test_a_backup_is_compared_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """With its key, which is read before the cluster is; and of when the data is, for people and for programs."""
+    result = Result("controller-1", (), COUNTS, 41.4, 900 << 20, "this machine")
+    versions = KubernetesVersion(1, 36, 3), KubernetesVersion(1, 37, 1)
+    rehearsed = Rehearsed(*versions, result, (), backup_taken=datetime(2026, 11, 23, 13, 4, tzinfo=UTC))
+    asked = list[object]()
+
+    def rehearse(*given: object) -> Rehearsed:
+        asked.append(given[-1])
+        return rehearsed
+
+    monkeypatch.setattr("upgrader.app.rehearsal.rehearse", rehearse)
+    key = tmp_path / "key.txt"
+    write_identity(key, "age1", "AGE-SECRET-KEY-1TEST")
+    words = ["rehearse", "--here", "backup.tar.age", "--identity", str(key)]
+    shown = CliRunner().invoke(cli, words).stdout
+    assert "on this machine, with data of controller-1" in shown and "a backup of 2026-11-23 13:04 UTC" in shown
+    found = json.loads(CliRunner().invoke(cli, [*words, "-o", "json"]).stdout)
+    assert (found["rehearsal_host"], found["backup_taken"]) == ("this machine", "2026-11-23T13:04:00+00:00")
+    assert [each.path for each in asked if isinstance(each, BackupFile)] == [Path("backup.tar.age")] * 2
+    assert json.loads(invoke(monkeypatch, (), "-o", "json")[0])["backup_taken"] is None
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("--here", "b", "--identity", "k", "--on", "build-1"), "--on and --here name two machines"),
+        (("--here", "b"), "need each other"),
+        (("--identity", "k"), "need each other"),
+    ],
+)
+def test_options_that_contradict_are_refused(words: tuple[str, ...], why: str) -> None:
+    """Before anything is read."""
+    error = CliRunner().invoke(cli, ["rehearse", *words]).exception
+    assert isinstance(error, UsageError) and why in error.message and error.remedy
 
 
 def test_which_emulation_was_rehearsed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,6 +147,6 @@ def test_a_copy_is_written_and_what_it_lacks_is_named(monkeypatch: pytest.Monkey
         assert "v1.36.3, 0 controllers, 0 workers" in done.stdout and "2 Namespace" in done.stdout
         assert "kube-apiserver --event-ttl" in done.stdout and "not copied  Deployment a/b: its reason" in done.stdout
     assert asked == [(tmp_path, Path("copy.yaml"))] * 3
-    for option, value in (("--to", "v1.37.1"), ("--on", "build-1")):
+    for option, value in (("--to", "v1.37.1"), ("--on", "build-1"), ("--here", "b"), ("--identity", "k")):
         error = CliRunner().invoke(cli, ["rehearse", option, value, *words[1:]]).exception
         assert isinstance(error, UsageError) and f"{option} has no meaning" in error.message

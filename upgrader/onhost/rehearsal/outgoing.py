@@ -11,6 +11,8 @@ from typing import Any
 
 from upgrader.onhost.common.questions import Failed
 
+__all__ = ["names_files"]
+
 _NAMES_A_FILE = re.compile(r"\b(?:path|kubeConfigFile)[\"']?\s*:\s*[\"']?[^\s\"',}#]")
 """In an admission configuration: a plugin's configuration, or a webhook's credentials."""
 
@@ -33,7 +35,7 @@ def main(given: str) -> None:
 def _measured(data: str, files: list[str], admission: list[str]) -> dict[str, Any]:
     there = [path for path in files if os.path.isfile(path)]
     for path in there:
-        if path in admission and _names_files(path):
+        if path in admission and names_files(_text(path)):
             raise Failed(f"{path} names other files, which only a rehearsal on this host can read. Nothing was sent")
     paths = [os.path.join(folder, name) for folder, _, names in os.walk(data) for name in names]
     sizes = [os.stat(path) for path in (*paths, *there)]
@@ -42,6 +44,11 @@ def _measured(data: str, files: list[str], admission: list[str]) -> dict[str, An
     return {"files": there, "file_count": len(sizes), "byte_count": sum(each.st_size for each in sizes)}
 
 
-def _names_files(path: str) -> bool:
+def names_files(admission: str) -> bool:
+    """Whether an admission configuration names other files."""
+    return bool(_NAMES_A_FILE.search(admission))
+
+
+def _text(path: str) -> str:
     with open(path, encoding="utf-8", errors="replace") as file:
-        return bool(_NAMES_A_FILE.search(file.read()))
+        return file.read()

@@ -80,6 +80,16 @@ class Processes:
                 return f"after {seconds:.0f} s, {missing}"
             time.sleep(_POLL_SECONDS)
 
+    def finish(self, name: str, command: list[str], seconds: float) -> None:
+        """Run one to its end. Raises Failed if it can't be started, fails, or doesn't end in time."""
+        self.start(name, command)
+        try:
+            code = self._started[name].wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise Failed(f"{name} did not end within {seconds:.0f} s") from None
+        if code:
+            raise Failed(f"{name} ended with exit code {code}: {self._last_words(name)}")
+
     def peak_bytes(self) -> int:
         """The sum of what each had in memory at most, so far."""
         return sum(_peak(process.pid) for process in self._started.values()) + _peak(os.getpid())

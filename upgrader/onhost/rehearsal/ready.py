@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import shutil
 import sys
 import time
@@ -16,6 +17,8 @@ from upgrader.onhost.common.units import runs
 from upgrader.onhost.rehearsal.abandoned import LEASE
 from upgrader.onhost.rehearsal.containerd import ctr, said
 from upgrader.onhost.rehearsal.room import require_disk, require_memory
+
+__all__ = ["unsuited"]
 
 _PULL_SECONDS = 600.0
 _STARTING_SECONDS = 60.0
@@ -58,9 +61,19 @@ def _starting(folder: str) -> bool:
     return set(os.listdir(folder)) <= {LEASE} and time.time() - os.stat(folder).st_mtime < _STARTING_SECONDS
 
 
-def _missing(asked: dict[str, Any]) -> Iterator[str]:
+def unsuited() -> Iterator[str]:
+    """Why no rehearsal can run here, whatever it is of: each reason."""
+    if sys.platform != "linux":
+        yield f"it runs {platform.system()}, and not Linux"
+        return
+    if os.geteuid():
+        yield "upgrader is not root here, so it can't start a systemd unit with a network of its own"
     if not os.path.isdir(_SYSTEMD) or shutil.which("systemd-run") is None:
         yield "systemd does not run this host, or has no systemd-run"
+
+
+def _missing(asked: dict[str, Any]) -> Iterator[str]:
+    yield from unsuited()
     for require in (
         partial(require_memory, asked["memory"]),
         partial(require_disk, asked["place"], asked["bytes"]),

@@ -29,6 +29,7 @@ from upgrader.onhost.rehearsal.receive import receive
 from upgrader.onhost.rehearsal.room import require_disk, require_memory
 
 _START_SECONDS = 180.0
+_RESTORE_SECONDS = 600.0
 _SYNC_SECONDS = 20.0
 """For the rest, once a server lacks only its informers: those that meet an object that can't be read never have all."""
 _INFORMERS = "informer-sync"
@@ -47,7 +48,8 @@ def main(given: str) -> None:
     """`given` is JSON: `work`, the private folder; `data`, the folder in it with etcd's data, which is used up; `etcd`,
     its image; `servers`: `current` and `target`, each with its `image`, its `flags`, the paths of its `encryption`
     configuration, and the `prefix` of its keys in etcd; `memory` (bytes) and `seconds` that all may take; `incoming`:
-    null, or what comes as a tar archive on standard input: its `file_count`, and its `byte_count`.
+    null, or what comes as a tar archive on standard input: its `file_count`, and its `byte_count`; `snapshot`: "", or
+    the name of the file in `data` of which etcd's data is to be made.
 
     Prints `findings` and `counts`, or why it `failed`.
     """
@@ -77,13 +79,26 @@ def _rehearse(asked: dict[str, Any]) -> dict[str, Any]:
     for name, server in asked["servers"].items():
         if any(_has_kms(path) for path in server["encryption"]):
             return {"findings": [{"what": "kms", "resource": name, "reason": "", "count": 1, "names": []}]}
-    _check_room(asked)
     processes = Processes(work)
     try:
+        if asked["snapshot"]:
+            _restore(asked, processes)
+        _check_room(asked)
         found = _served(asked, processes, begun + asked["seconds"])
         return {**found, "peak": processes.peak_bytes(), "seconds": round(time.monotonic() - begun, 1)}
     finally:
         processes.end()
+
+
+def _restore(asked: dict[str, Any], processes: Processes) -> None:
+    """Replace the snapshot, which is all that the data's folder has, by etcd's data."""
+    data = os.path.join(asked["work"], asked["data"])
+    snapshot = os.path.join(asked["work"], asked["snapshot"])
+    os.rename(os.path.join(data, asked["snapshot"]), snapshot)
+    os.rmdir(data)
+    words = [processes.program("etcdutl", asked["etcd"]), "snapshot", "restore", snapshot, f"--data-dir={data}"]
+    processes.finish("etcdutl", words, _RESTORE_SECONDS)
+    os.unlink(snapshot)
 
 
 def _served(asked: dict[str, Any], processes: Processes, until: float) -> dict[str, Any]:

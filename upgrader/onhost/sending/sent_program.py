@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from upgrader.errors import HostError
 from upgrader.model.cluster import Host
 from upgrader.onhost.sending.shipped_program import program
-from upgrader.ports import CommandResult, Hosts
+from upgrader.ports import CommandResult, Commands
 
 __all__ = ["SentProgram"]
 
@@ -45,7 +45,7 @@ class SentProgram:
 
     def read(
         self,
-        hosts: Hosts,
+        hosts: Commands,
         host: Host,
         decode: Callable[[dict[str, Any]], T],
         *words: str,
@@ -63,7 +63,7 @@ class SentProgram:
 
     def answer(
         self,
-        hosts: Hosts,
+        hosts: Commands,
         host: Host,
         *words: str,
         seconds: float,

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from upgrader.errors import BackupRefused, HostError
 from upgrader.steps.backup.manifest import BackupManifest, Part
 
-__all__ = ["Receive", "pack", "unpack"]
+__all__ = ["ChunkReader", "Receive", "archive_end", "entry", "pack", "unpack"]
 
 _MANIFEST, _SUMS = "manifest.json", "SHA256SUMS"
 _MOST_BYTES = 1 << 20
@@ -28,18 +28,18 @@ def pack(manifest: BackupManifest, content: Callable[[Part], Iterable[bytes]]) -
     """The archive. Raises HostError where a part isn't what the manifest says: it has changed on its way."""
     at = int(manifest.taken.timestamp())
     encoded = manifest.encode()
-    yield from _entry(_MANIFEST, len(encoded), at, [encoded])
+    yield from entry(_MANIFEST, len(encoded), at, [encoded])
     for part in manifest.parts:
-        yield from _entry(part.name, part.bytes, at, _checked(part, content(part)))
+        yield from entry(part.name, part.bytes, at, _checked(part, content(part)))
     sums = _sums(manifest)
-    yield from _entry(_SUMS, len(sums), at, [sums])
-    yield bytes(2 * tarfile.BLOCKSIZE)
+    yield from entry(_SUMS, len(sums), at, [sums])
+    yield archive_end()
 
 
 def unpack(stream: Iterator[bytes], receive: Receive | None = None) -> BackupManifest:
     """Read all of it and compare every hash; raises BackupRefused. The stream is read to its end."""
     try:
-        with tarfile.open(fileobj=_Reader(stream), mode="r|", bufsize=_CHUNK_BYTES) as archive:
+        with tarfile.open(fileobj=ChunkReader(stream), mode="r|", bufsize=_CHUNK_BYTES) as archive:
             manifest = BackupManifest.decode(_small(archive, _MANIFEST))
             for part in manifest.parts:
                 _read_part(archive, part, receive)
@@ -97,12 +97,18 @@ def _sums(manifest: BackupManifest) -> bytes:
     return "".join(f"{part.sha256}  {part.name}\n" for part in manifest.parts).encode()
 
 
-def _entry(name: str, size: int, at: int, content: Iterable[bytes]) -> Iterator[bytes]:
+def entry(name: str, size: int, at: int, content: Iterable[bytes]) -> Iterator[bytes]:
+    """A file as a tar has it; `at`: its time, in seconds since 1970."""
     info = tarfile.TarInfo(name)
     info.size, info.mode, info.mtime = size, 0o600, at
     yield info.tobuf(tarfile.GNU_FORMAT)
     yield from content
     yield bytes(-size % tarfile.BLOCKSIZE)
+
+
+def archive_end() -> bytes:
+    """What follows a tar's last entry."""
+    return bytes(2 * tarfile.BLOCKSIZE)
 
 
 def _checked(part: Part, content: Iterable[bytes]) -> Iterator[bytes]:
@@ -120,7 +126,7 @@ def _checked(part: Part, content: Iterable[bytes]) -> Iterator[bytes]:
         )
 
 
-class _Reader(io.RawIOBase):
+class ChunkReader(io.RawIOBase):
     """A file over chunks."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:

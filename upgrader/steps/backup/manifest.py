@@ -83,7 +83,7 @@ class BackupManifest:
                 )
             parts = tuple(Part(str(p["name"]), int(p["bytes"]), str(p["sha256"])) for p in found["parts"])
             made = BackupManifest(
-                taken=datetime.fromisoformat(str(found["taken"])),
+                taken=_time(str(found["taken"])),
                 cluster_uid=str(found["cluster_uid"]),
                 authority=str(found["authority"]),
                 kubernetes=str(found["kubernetes"]),
@@ -107,3 +107,10 @@ class BackupManifest:
     def snapshot(self) -> Part:
         """The snapshot of etcd."""
         return next(part for part in self.parts if part.name == SNAPSHOT_PART)
+
+
+def _time(text: str) -> datetime:
+    found = datetime.fromisoformat(text)
+    if found.tzinfo is None:
+        raise ValueError(f"its time, {text}, has no time zone")
+    return found

@@ -6,14 +6,14 @@ from collections.abc import Iterable
 
 from upgrader.errors import HostError, HostUnreachable
 from upgrader.model.cluster import Host
-from upgrader.ports import Hosts
+from upgrader.ports import Commands, Hosts
 
 __all__ = ["refuse_controller"]
 
 _MACHINE_ID = "/etc/machine-id"
 
 
-def refuse_controller(hosts: Hosts, controllers: Iterable[Host], machine: Host, its: Hosts, option: str) -> None:
+def refuse_controller(hosts: Hosts, controllers: Iterable[Host], machine: Host, its: Commands, option: str) -> None:
     """Raise HostError if `machine`, which `its` reaches, has the ID of one of the controllers, or none to compare.
 
     `option`: what named it. A controller that can't be reached is not asked: the machine can be.
@@ -39,5 +39,5 @@ def refuse_controller(hosts: Hosts, controllers: Iterable[Host], machine: Host, 
             )
 
 
-def _machine_id(hosts: Hosts, host: Host) -> bytes:
+def _machine_id(hosts: Commands, host: Host) -> bytes:
     return (hosts.read(host, _MACHINE_ID) or b"").strip()

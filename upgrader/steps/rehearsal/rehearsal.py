@@ -15,6 +15,7 @@ from upgrader.ports import Hosts
 from upgrader.steps.backup.etcd_member import EtcdMember
 from upgrader.steps.backup.etcd_tools import EtcdTools
 from upgrader.steps.backup.source_member import members_to_ask, prove_any
+from upgrader.steps.rehearsal.delivery import of_member
 from upgrader.steps.rehearsal.other_machine import refuse_controller
 from upgrader.steps.rehearsal.rehearsal_host import RehearsalHost
 from upgrader.steps.rehearsal.renewed_lease import renewed_lease
@@ -40,15 +41,16 @@ class Rehearsal:
             refuse_controller(self.hosts, self.controllers, self.on, self.hosts, f"--on {self.on.name}")
         tools = EtcdTools(self.hosts)
         members = members_to_ask("rehearsal", tools, self.controllers, note)
-        elsewhere = RehearsalHost(self.hosts, self.on) if self.on else None
+        elsewhere = RehearsalHost(self.hosts, self.on, note) if self.on else None
         if elsewhere:
             note(f"{elsewhere.host.name}: checking memory, disk space and images")
-            elsewhere.prepare(members, servers, max(tools.database_bytes(member) for member in members))
+            size = max(tools.database_bytes(member) for member in members)
+            elsewhere.prepare([member.image for member in members], servers, size)
         with ExitStack() as work:
             member, _, data = prove_any("rehearsal", tools, members, work, note)
             if elsewhere:
                 note(f"{elsewhere.host.name}: receiving {data.keys:,} keys, and comparing both versions on copies")
-                return elsewhere.compare(member, servers, work.close)
+                return elsewhere.compare(of_member(self.hosts, member, servers, work.close), servers)
             note(f"{member.host.name}: comparing both versions on copies of {data.keys:,} keys")
             return self.compare(member, servers)
 

@@ -1,36 +1,34 @@
-"""A rehearsal on a host of group `rehearsal`, which gets the cluster's data for as long as it takes."""
+"""A rehearsal on a machine that is no controller, and gets the cluster's data for as long as it takes."""
 
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
 
 from upgrader.errors import UpgraderError
 from upgrader.model.cluster import Host
 from upgrader.onhost.rehearsal.receive import FILES
 from upgrader.onhost.sending.sent_program import SentProgram
-from upgrader.ports import Hosts
-from upgrader.steps.backup.etcd_member import EtcdMember
-from upgrader.steps.backup.etcd_pod import SCRATCH, UNIT_PREFIX
+from upgrader.ports import Commands
+from upgrader.steps.backup.etcd_pod import UNIT_PREFIX
+from upgrader.steps.rehearsal.delivery import Delivery
 from upgrader.steps.rehearsal.renewed_lease import renewed_lease
 from upgrader.steps.rehearsal.result import Result, result_of
 from upgrader.steps.rehearsal.servers import Server
 from upgrader.steps.rehearsal.unit import MEMORY_BYTES, UNIT_SECONDS, asked_of, unit_command, unit_name
 
-__all__ = ["TAR", "RehearsalHost"]
+__all__ = ["RehearsalHost"]
 
 _PLACE = "/var/lib/upgrader-rehearsal"
 _SEND_SECONDS = 1800
 _READY_SECONDS = 2400.0
 """For three images that are pulled."""
-_MEASURE_SECONDS = 120.0
-TAR = ("--create", "--file=-", "--dereference", "--hard-dereference", "--absolute-names")
-"""Only files and folders: also where two of the flags name one file, as by a link."""
 _REMOVE_SECONDS = 180.0
+_ENDED_SECONDS = 60.0
+"""The same after an error, such as Ctrl-C: the unit ends without that, too."""
 
 # The unit may write there alone, so that the folder has to be there before it.
 _IN_FOLDER = ("sh", "-c", 'umask 077 && mkdir -p -- "$1" && shift && exec "$@"', "sh")
@@ -38,31 +36,24 @@ _REMOVE = """systemctl stop -- "$1" 2>/dev/null
 rm -rf -- "$2" && { [ ! -e "$3" ] || rmdir --ignore-fail-on-non-empty -- "$3"; }"""
 
 
-class _Outgoing(NamedTuple):
-    """What a controller has of what is needed."""
-
-    files: tuple[str, ...]
-    """Those that flags name."""
-    file_count: int
-    """With those of the data."""
-    byte_count: int
-
-
 @dataclass(frozen=True)
 class RehearsalHost:
     """Every method raises HostUnreachable or HostError."""
 
-    hosts: Hosts
+    hosts: Commands
     host: Host
+    note: Callable[[str], None]
+    """Told what stays there if an error ends a comparison, and removing fails, too."""
     place: str = _PLACE
     """The folder of all rehearsals' folders there: root's alone."""
 
-    def prepare(self, members: Sequence[EtcdMember], servers: Mapping[str, Server], database_bytes: int) -> None:
+    def prepare(self, etcds: Sequence[str], servers: Mapping[str, Server], database_bytes: int) -> None:
         """Remove what an interrupted rehearsal left there, and check what is needed; images that it lacks are pulled.
+        `etcds`: images of etcd.
 
         Nothing of the cluster is there yet.
         """
-        images = [*(member.image for member in members), *(server.image for server in servers.values())]
+        images = [*etcds, *(server.image for server in servers.values())]
         asked = {
             "place": self.place,
             "units": UNIT_PREFIX,
@@ -73,56 +64,52 @@ class RehearsalHost:
         program = SentProgram("ready", "rehearsal", "the rehearsal host", _NEEDS)
         program.answer(self.hosts, self.host, json.dumps(asked), seconds=_READY_SECONDS)
 
-    def compare(self, member: EtcdMember, servers: Mapping[str, Server], sent: Callable[[], None]) -> Result:
-        """Send what was restored in the member's work folder, and compare both versions on it. `sent` is called, in
-        another thread, once the controller's copy isn't needed any more.
+    def compare(self, data: Delivery, servers: Mapping[str, Server]) -> Result:
+        """Compare both versions on what is delivered.
 
         The data is received in the unit, so that it is gone at each end of the unit, however that comes about.
         """
-        outgoing, work = self._outgoing(member, servers), f"{self.place}/{member.use}"
+        work = f"{self.place}/{data.use}"
         moved = {name: server.below(f"{work}/{FILES}") for name, server in servers.items()}
-        incoming = {"file_count": outgoing.file_count, "byte_count": outgoing.byte_count}
-        asked = asked_of(work, member.image, moved, incoming)
+        incoming = {"file_count": data.file_count, "byte_count": data.byte_count}
+        asked = asked_of(work, data.etcd, moved, incoming, data.snapshot)
         seconds = UNIT_SECONDS + _SEND_SECONDS
-        inside = (*_IN_FOLDER, work, *unit_command(member.use, work, seconds))
+        inside = (*_IN_FOLDER, work, *unit_command(data.use, work, seconds))
         program = SentProgram("rehearse", "rehearsal", "the rehearsal", _NEEDS, inside)
-        result = partial(result_of, member.host.name, self.host.name)
-        given = self._given(member, outgoing.files, sent)
+        result = partial(result_of, data.controller, self.host.name)
+        ended = threading.Event()
         try:
             with renewed_lease(self.hosts, self.host, work):
-                found = program.read(self.hosts, self.host, result, asked, seconds=seconds + 60.0, given=given)
+                found = program.read(
+                    self.hosts, self.host, result, asked, seconds=seconds + 60.0, given=_given(data, ended)
+                )
         except BaseException:
-            with suppress(UpgraderError):  # the error that ended it matters more; the next one cleans up
-                self._remove(member.use, work)
+            ended.set()
+            try:
+                self._remove(data.use, work, _ENDED_SECONDS)
+            except UpgraderError as error:  # the one that ended it matters more
+                self.note(
+                    f"{self.host.name}: {work} may remain for some minutes, with a copy of etcd's data: "
+                    f"{error.message}. Its unit removes it at its end; after a power cut, the next rehearsal there does"
+                )
             raise
-        self._remove(member.use, work)
+        self._remove(data.use, work, _REMOVE_SECONDS)
         return found
 
-    def _outgoing(self, member: EtcdMember, servers: Mapping[str, Server]) -> _Outgoing:
-        files = dict.fromkeys(path for server in servers.values() for path in server.files)
-        admission = dict.fromkeys(path for server in servers.values() for path in server.admission)
-        asked = {"data": f"{member.work}/{SCRATCH}", "files": list(files), "admission": list(admission)}
-
-        def outgoing(answer: dict[str, Any]) -> _Outgoing:
-            return _Outgoing(tuple(map(str, answer["files"])), int(answer["file_count"]), int(answer["byte_count"]))
-
-        program = SentProgram("outgoing", "rehearsal", "the rehearsal's files", _STAY)
-        return program.read(self.hosts, member.host, outgoing, json.dumps(asked), seconds=_MEASURE_SECONDS)
-
-    def _given(self, member: EtcdMember, files: Sequence[str], sent: Callable[[], None]) -> Iterator[bytes]:
-        """Through this process's memory, and never to a disk of this machine."""
-        words = (*TAR, f"--directory={member.work}")
-        yield from self.hosts.stream(member.host, ["tar", *words, SCRATCH, *files], timeout_seconds=_SEND_SECONDS)
-        sent()
-
-    def _remove(self, use: str, work: str) -> None:
+    def _remove(self, use: str, work: str, seconds: float) -> None:
         command = ["sh", "-c", _REMOVE, "sh", unit_name(use), work, self.place]
-        self.hosts.run(self.host, command, timeout_seconds=_REMOVE_SECONDS)
+        self.hosts.run(self.host, command, timeout_seconds=seconds)
+
+
+def _given(data: Delivery, ended: threading.Event) -> Iterator[bytes]:
+    """In another thread: whoever has ended the comparison removes the data."""
+    yield from data.chunks
+    if not ended.is_set():
+        data.arrived()
 
 
 _NEEDS = (
-    "Nothing was changed. A host of group `rehearsal` needs systemd, python3, containerd with its program ctr, "
-    "2.25 GiB of available memory, and free disk space. Without a registry, import the images there: ctr -n k8s.io "
-    "images import FILE. Or leave --on out, to rehearse on a controller."
+    "Nothing was changed. The machine needs systemd, python3, containerd with its program ctr, 2.25 GiB of available "
+    "memory, and free disk space. Without a registry, import the images there: ctr -n k8s.io images import FILE. Or "
+    "rehearse on a controller, without --on and --here."
 )
-_STAY = "Nothing was changed. Leave --on out, to rehearse on a controller."

@@ -9,16 +9,17 @@ from contextlib import contextmanager, suppress
 from upgrader.errors import UpgraderError
 from upgrader.model.cluster import Host
 from upgrader.onhost.rehearsal.abandoned import LEASE
-from upgrader.ports import Hosts
+from upgrader.ports import Commands
 
 __all__ = ["renewed_lease"]
 
 _EVERY_SECONDS = 15.0
 _TOUCH_SECONDS = 60.0
+_JOIN_SECONDS = 5.0
 
 
 @contextmanager
-def renewed_lease(hosts: Hosts, host: Host, work: str) -> Iterator[None]:
+def renewed_lease(hosts: Commands, host: Host, work: str) -> Iterator[None]:
     """Renew it at once and until the context ends, in a thread, in the folder `work`, which must exist."""
     over = threading.Event()
 
@@ -35,4 +36,4 @@ def renewed_lease(hosts: Hosts, host: Host, work: str) -> Iterator[None]:
         yield
     finally:
         over.set()
-        thread.join()
+        thread.join(_JOIN_SECONDS)  # a host that hangs must not keep the command

@@ -48,13 +48,16 @@ def unit_command(use: str, work: str, seconds: int = UNIT_SECONDS) -> tuple[str,
     return (*words, "--service-type=exec", *(f"--property={name}={value}" for name, value in properties.items()))
 
 
-def asked_of(work: str, etcd: str, servers: Mapping[str, Server], incoming: Mapping[str, int] | None = None) -> str:
+def asked_of(
+    work: str, etcd: str, servers: Mapping[str, Server], incoming: Mapping[str, int] | None = None, snapshot: str = ""
+) -> str:
     """What its program is asked, as `upgrader.onhost.rehearsal.rehearse` reads it. `etcd`: its image."""
     return json.dumps(
         {
             "work": work,
             "data": SCRATCH,
             "incoming": incoming,
+            "snapshot": snapshot,
             "etcd": etcd,
             "servers": {name: asdict(server) for name, server in servers.items()},
             "memory": MEMORY_BYTES,

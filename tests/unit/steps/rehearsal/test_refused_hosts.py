@@ -38,7 +38,7 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     servers = {"current": server, "target": dict(server)}
     memory = -MARGIN_BYTES
     asked = {"work": str(tmp_path), "data": "data", "etcd": IMAGE, "servers": servers, "memory": memory, "seconds": 1}
-    return {**asked, "incoming": None}
+    return {**asked, "incoming": None, "snapshot": ""}
 
 
 def _no_memory(asked: dict[str, Any], _: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ import pytest
 from upgrader.onhost.common.questions import Failed
 from upgrader.onhost.rehearsal import outgoing, ready, rehearse, room
 from upgrader.onhost.rehearsal.receive import receive
-from upgrader.steps.rehearsal.rehearsal_host import TAR
+from upgrader.steps.rehearsal.delivery import TAR
 
 IMAGE = "registry.k8s.io/kube-apiserver:v1.37.1"
 GIB = 1 << 30
@@ -144,6 +144,7 @@ class RehearsalMachine:
         patch.setattr(ready, "_MIRRORS", str(folder / "certs.d"))
         patch.setattr(ready, "runs", lambda prefix: any(each.startswith(prefix) for each in self.units))
         patch.setattr(ready, "ctr", self._ctr)
+        patch.setattr(os, "geteuid", lambda: 0)
         patch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
         patch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=self.free))
 
@@ -185,6 +186,18 @@ def test_all_that_a_host_lacks_is_told_at_once(
     for lack in ("systemd does not run this host", "MiB of memory are available", "1,024 MiB of free space", "ctr, "):
         assert lack in said, said
     assert not machine.pulled
+
+
+def test_a_machine_that_can_have_no_unit_is_told_why(
+    machine: RehearsalMachine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A user who isn't root; and another system, of which nothing else is asked."""
+    assert not list(ready.unsuited())
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert "upgrader is not root here" in machine.missing(capsys)
+    monkeypatch.setattr("sys.platform", "darwin")
+    monkeypatch.setattr("platform.system", lambda: "Darwin")
+    assert list(ready.unsuited()) == ["it runs Darwin, and not Linux"]
 
 
 def test_an_image_is_pulled_where_the_registry_is_known(
