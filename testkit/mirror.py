@@ -158,7 +158,7 @@ def served(files: Mapping[str, bytes | Path], tls: ssl.SSLContext | None = None)
     """Serve a mirror's files on 127.0.0.1 while the context is open; what isn't there is 404."""
 
     def answer(request: Handler) -> None:
-        content = files.get(request.path)
+        content = files.get(request.path.partition("?")[0])
         if content is None:
             request.reply(404)
         elif isinstance(content, bytes):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from upgrader.cli.global_options import without_choice
-from upgrader.cli.lab_origin import MirrorOptions, mirror_options
+from upgrader.cli.lab_origin import OriginOptions, origin_options
 from upgrader.cli.output import print_text
 from upgrader.cli.whole_lines import GroupOfWholeLines
 from upgrader.errors import Interrupted, Locked, UsageError
@@ -72,7 +72,7 @@ def lab() -> None:
     help="Another cluster's versions, size, flags, labels and objects, from `upgrader rehearse copy --out FILE`; other "
     "options override it.",
 )
-@mirror_options
+@origin_options
 @click.pass_context
 def up(
     context: click.Context,
@@ -82,7 +82,7 @@ def up(
     workers: int,
     version: str,
     copied: Path | None,
-    mirror: MirrorOptions,
+    origin: OriginOptions,
     **switches: Any,
 ) -> None:
     """Create a lab, or start a stopped one; its cluster folder is .lab/NAME.
@@ -108,12 +108,12 @@ def up(
         workers = workers if _given(context, "workers") else was.workers
         version = version if _given(context, "version") else was.kubernetes
         switches["like"] = was.like
-    spec = LabSpec(name, controllers, workers, version, mirror=bool(mirror.url), **switches)
+    spec = LabSpec(name, controllers, workers, version, mirror=bool(origin.mirror), **switches)
     for line in others.left_out if others else ():
         print_text(f"not in the lab: {line}", err=True)
-    origin = mirror.origin((version,))
+    chosen = origin.origin((version,))
     with _stoppable("lab up"), progress() as display:
-        made = Lab.up(spec, folder, display, origin(display))
+        made = Lab.up(spec, folder, display, chosen(display))
     if not made.filled and others is None:
         raise UsageError(
             f"lab {name} lacks objects of the copied cluster, because its first `lab up` was not completed",
@@ -265,8 +265,8 @@ def down(folder: Path, name: str | None, force: bool) -> None:
 
 @lab.command()
 @click.option("--kubernetes", "versions", metavar="vX", multiple=True, help="Kubernetes version; may be repeated.")
-@mirror_options
-def build(versions: tuple[str, ...], mirror: MirrorOptions) -> None:
+@origin_options
+def build(versions: tuple[str, ...], origin: OriginOptions) -> None:
     """Build or download what labs need, and cache it: once per machine and version."""
     from upgrader.cli.lab_progress import progress
     from upgrader.lab import LabSpec
@@ -274,9 +274,9 @@ def build(versions: tuple[str, ...], mirror: MirrorOptions) -> None:
     from upgrader.lab.host_capabilities import host_capabilities, require
 
     wanted = versions or (_KUBERNETES,)
-    origin = mirror.origin(wanted)
+    chosen = origin.origin(wanted)
     with _stoppable("lab build"), progress() as display:
-        source = origin(display)
+        source = chosen(display)
         require(host_capabilities(), None, all(probably_prepared(version, source) for version in wanted))
         for version in wanted:
             prepare(LabSpec("build", kubernetes=version), source, display)
@@ -285,8 +285,8 @@ def build(versions: tuple[str, ...], mirror: MirrorOptions) -> None:
 
 @lab.command("node-source")
 @click.option("--kubernetes", "version", metavar="vX", default=_KUBERNETES, show_default=True, help="Their version.")
-@mirror_options
-def node_source_command(version: str, mirror: MirrorOptions) -> None:
+@origin_options
+def node_source_command(version: str, origin: OriginOptions) -> None:
     """Print the paths of a version's kubelet, kubeadm and kubectl, as variables for playbooks/upgrade-node.yml."""
     import yaml
 
@@ -295,9 +295,9 @@ def node_source_command(version: str, mirror: MirrorOptions) -> None:
     from upgrader.lab.host_capabilities import host_capabilities, require
     from upgrader.lab.node_source import node_source
 
-    origin = mirror.origin((version,))
+    chosen = origin.origin((version,))
     with _stoppable("lab node-source"), progress() as display:
-        source = origin(display)
+        source = chosen(display)
         require(host_capabilities(), None, probably_prepared(version, source))
         found = node_source(version, display, source)
     click.echo(yaml.safe_dump(found.variables(), sort_keys=False), nl=False)

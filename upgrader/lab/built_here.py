@@ -30,10 +30,20 @@ class BuiltHere:
         return Programs(folder.name, {name: folder / name for name in ("etcd", "etcdctl", "etcdutl")})
 
     def images(self) -> list[Image]:
-        base = base_layer(self._progress)
+        return [*self.shared_images(), *(image for version in self.versions() for image in self.images_of(version))]
+
+    def has(self, version: str) -> bool:
+        return version in self.versions()
+
+    def versions(self) -> tuple[str, ...]:
+        """Every version that was built, oldest first."""
+        return built_kubernetes()
+
+    def shared_images(self) -> list[Image]:
+        """Those of etcd, CoreDNS and pause."""
         binaries = Binaries(self._progress)
         coredns, pause = binaries.coredns(), binaries.pause()
-        found = [
+        return [
             etcd_image(self._progress),
             Image(
                 f"registry.k8s.io/coredns/coredns:{COREDNS}",
@@ -46,14 +56,20 @@ class BuiltHere:
                 entrypoint=("/pause",),
             ),
         ]
-        for version in built_kubernetes():
-            program = kubernetes(version, self._progress) / "kubernetes"
-            layer = layer_of_files(f"kubernetes-{program.parent.name}", {"/usr/local/bin/kubernetes": program})
-            for component in _COMPONENTS:
-                under = (base,) if component == "kube-proxy" else ()
-                link = layer_of_links({f"/usr/local/bin/{component}": "kubernetes"})
-                found.append(Image(f"registry.k8s.io/{component}:{version}", (*under, layer, link)))
-        return found
 
-    def has(self, version: str) -> bool:
-        return version in built_kubernetes()
+    def images_of(self, version: str) -> list[Image]:
+        """Those of Kubernetes' components."""
+        base = base_layer(self._progress)
+        program = kubernetes(version, self._progress) / "kubernetes"
+        layer = layer_of_files(f"kubernetes-{program.parent.name}", {"/usr/local/bin/kubernetes": program})
+        return [
+            Image(
+                f"registry.k8s.io/{component}:{version}",
+                (
+                    *((base,) if component == "kube-proxy" else ()),
+                    layer,
+                    layer_of_links({f"/usr/local/bin/{component}": "kubernetes"}),
+                ),
+            )
+            for component in _COMPONENTS
+        ]

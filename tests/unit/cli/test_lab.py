@@ -59,6 +59,7 @@ class Made:
             self.filled = self.completes
             return Filled(("Error from server: few-replicas is invalid",), ("DaemonSet shop/log",))
 
+        monkeypatch.setattr("upgrader.release_hosts.asked", lambda: lambda: "no network in unit tests")
         monkeypatch.setattr(Lab, "up", up)
         monkeypatch.setattr(Lab, "fill", fill)
         monkeypatch.setattr("upgrader.lab.existing_labs.find", lambda _: self.placement)

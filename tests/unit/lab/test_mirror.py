@@ -14,33 +14,17 @@ import pytest
 from testkit.certificates import Authority
 from testkit.http_server import Handler, HttpServer
 from testkit.mirror import MirrorFiles, Signing, served
+from tests.unit.lab.published_release import ETCD_TAG, IMAGES, VERSION, program, published_release
 from upgrader.errors import LabError
-from upgrader.lab.binaries import COREDNS, ETCD, PAUSE, kubectl
+from upgrader.lab.binaries import COREDNS, PAUSE, kubectl
 from upgrader.lab.build_cache import cache_root
 from upgrader.lab.mirror import Mirror, download, read_address, read_authorities
 from upgrader.lab.mirror.download import Downloads
 from upgrader.lab.mirror.signatures import RELEASES
-from upgrader.lab.oci_archive import Image, documents, layer_of_files, native_architecture
+from upgrader.lab.oci_archive import Image, documents, native_architecture
 from upgrader.lab.progress_port import Silent
 
-VERSION = "v1.36.3"
-ETCD_TAG = f"{ETCD.removeprefix('v')}-0"
-IMAGES = {
-    "kube-apiserver": VERSION,
-    "kube-controller-manager": VERSION,
-    "kube-scheduler": VERSION,
-    "kube-proxy": VERSION,
-    "etcd": ETCD_TAG,
-    "coredns/coredns": COREDNS,
-    "pause": PAUSE,
-}
 KUBELET = f"/release/{VERSION}/bin/linux/{native_architecture()}/kubelet"
-
-
-def program(name: str, version: str = VERSION) -> bytes:
-    """A script that says its version as the program does."""
-    said = {"kubelet": f"Kubernetes {version}", "kubectl": f'{{"clientVersion": {{"gitVersion": "{version}"}}}}'}
-    return f"#!/bin/sh\necho '{said.get(name, version)}'\n".encode()
 
 
 @pytest.fixture(autouse=True)
@@ -53,21 +37,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def published(tmp_path: Path) -> MirrorFiles:
     """All that a lab takes from a mirror."""
-    mirror = MirrorFiles(Signing())
-    for name in ("kubelet", "kubeadm", "kubectl"):
-        mirror.add_program(VERSION, native_architecture(), name, program(name))
-    for repository, tag in IMAGES.items():
-        source = tmp_path / repository.replace("/", "-")
-        source.write_text(repository)
-        inside = (
-            {f"/usr/local/bin/{name}": source for name in ("etcd", "etcdctl", "etcdutl")}
-            if repository == "etcd"
-            else {f"/usr/local/bin/{source.name}": source}
-        )
-        layer = layer_of_files(f"test-{source.name}", inside)
-        mirror.add_image(Image(f"registry.k8s.io/{repository}:{tag}", (layer,), entrypoint=(f"/{source.name}",)))
-    (tmp_path / "roots.pem").write_bytes(mirror.signing.roots)
-    return mirror
+    return published_release(tmp_path)
 
 
 @pytest.fixture
@@ -189,7 +159,7 @@ def test_programs_that_are_refused(
     tamper(published)
     with pytest.raises(LabError, match=why) as caught:
         mirror.programs(VERSION)
-    assert "Without --mirror" in (caught.value.remedy or "")
+    assert "With --from source" in (caught.value.remedy or "")
     assert cached("programs") == [] and not mirror.has(VERSION)
     blobs = cache_root() / "mirror" / "sha256"
     assert all(hashlib.sha256((blobs / name).read_bytes()).hexdigest() == name for name in cached("sha256"))
@@ -359,7 +329,7 @@ def test_redirect_within_the_mirror(mirror: Mirror, server: HttpServer, publishe
     server.answer = redirecting
     assert mirror.programs(VERSION).files["kubelet"].read_bytes() == program("kubelet")
     server.answer = lambda request: request.reply(307, Location=request.path)
-    with pytest.raises(LabError, match="redirects more than 3 times"):
+    with pytest.raises(LabError, match="redirects more than 5 times"):
         mirror.etcd()
 
 

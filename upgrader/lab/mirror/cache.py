@@ -1,9 +1,10 @@
-"""Verified files from a mirror, each by its SHA-256: a file in the cache is complete and correct."""
+"""Verified files of a release, each by its SHA-256: a file in the cache is complete and correct."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from upgrader.lab.build_cache import built, cache_root
 from upgrader.lab.mirror.download import Downloads
@@ -13,7 +14,7 @@ __all__ = ["blob", "mirror_cache", "write_durably"]
 
 
 def mirror_cache() -> Path:
-    """The folder of all that came from mirrors."""
+    """The folder of all that was downloaded of releases."""
     return cache_root() / "mirror"
 
 
@@ -21,7 +22,7 @@ def blob(url: str, sha256: str, what: str, downloads: Downloads, progress: LabPr
     """The file with that SHA-256 (hexadecimal), from the cache or else from `url`; the caller trusts the SHA-256."""
 
     def build(target: Path) -> None:
-        with progress.task(f"{what} from the mirror") as task:
+        with progress.task(f"{what}, from {urlsplit(url).hostname}") as task:
             known = False
 
             def advance(new: int, total: int) -> None:

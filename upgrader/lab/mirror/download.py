@@ -1,4 +1,4 @@
-"""Files from a mirror: complete, from the requested server, and in time; or an error that names the file."""
+"""Files of a release: complete, from the servers that may have them, and in time; or an error that names the file."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from functools import cached_property
 from http.client import HTTPResponse
 from pathlib import Path
 from types import MappingProxyType
+from typing import TypeVar
 from urllib.parse import urljoin, urlsplit
 
 from upgrader.errors import LabError
 from upgrader.lab.mirror.address import is_loopback, origin_of
 
-__all__ = ["Downloads", "refused"]
+__all__ = ["Downloads", "Unavailable", "refused"]
 
 _SILENT_SECONDS = 30.0
 """For how long a server may send nothing."""
@@ -30,39 +31,61 @@ _SMALL_BYTES = 4 * 1024 * 1024
 _LARGE_BYTES = 1024**3
 """More than any program or layer of a release: an endless file must not fill the disk before its SHA-256 is checked."""
 _PIECE_BYTES = 1024 * 1024
-_REDIRECTS = 3
+_REDIRECTS = 5
+"""registry.k8s.io needs three: to a registry, to its storage, and to a region of that."""
+_Result = TypeVar("_Result")
 _NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
+class Unavailable(LabError):
+    """A server didn't send a file. Unlike one that sent something wrong, it may be replaced by another source."""
+
+
 def refused(why: str) -> LabError:
-    """The error for something that a mirror sent and that isn't used: nothing of it stays in the cache."""
+    """The error for something that was sent and isn't used: nothing of it stays in the cache."""
     return LabError(
-        f"the mirror is refused: {why}",
-        remedy="Tell the mirror's operator, or use another mirror. Without --mirror, Kubernetes is built here instead.",
+        f"the download is refused: {why}",
+        remedy="Tell the operator of that server, or use another one (--mirror). With --from source, Kubernetes is "
+        "built here instead.",
     )
 
 
 class Downloads:
     """Reads over HTTP/1.1, through the environment's proxy (`HTTPS_PROXY`, `NO_PROXY`) if there is one.
 
-    A request never has credentials. It ends after `deadline_seconds`, or when a server is silent for `silent_seconds`.
+    A request never has credentials. It ends after `deadline_seconds`, or when a server is silent for `silent_seconds`;
+    if its connection breaks, it is sent up to `attempts` times. Redirects stay within one server, unless they may lead
+    `elsewhere`: then to any server with TLS.
     """
 
-    def __init__(self, deadline_seconds: float = _DEADLINE_SECONDS, silent_seconds: float = _SILENT_SECONDS) -> None:
+    def __init__(
+        self,
+        deadline_seconds: float = _DEADLINE_SECONDS,
+        silent_seconds: float = _SILENT_SECONDS,
+        *,
+        elsewhere: bool = False,
+        attempts: int = 1,
+    ) -> None:
         self._deadline = deadline_seconds
         self._silent = silent_seconds
+        self._elsewhere = elsewhere
+        self._attempts = attempts
 
     def small(self, url: str, headers: Mapping[str, str] = _NO_HEADERS) -> bytes:
         """A document of at most 4 MiB."""
-        pieces: list[bytes] = []
 
-        def keep(piece: bytes, _total: int) -> None:
-            pieces.append(piece)
-            if sum(map(len, pieces)) > _SMALL_BYTES:
-                raise refused(f"{url} has more than {_SMALL_BYTES} bytes")
+        def once() -> bytes:
+            pieces: list[bytes] = []
 
-        self._in_time(url, headers, keep)
-        return b"".join(pieces)
+            def keep(piece: bytes, _total: int) -> None:
+                pieces.append(piece)
+                if sum(map(len, pieces)) > _SMALL_BYTES:
+                    raise refused(f"{url} has more than {_SMALL_BYTES} bytes")
+
+            self._in_time(url, headers, keep)
+            return b"".join(pieces)
+
+        return self._repeated(once)
 
     def file(self, url: str, sha256: str, target: Path, advance: Callable[[int, int], None]) -> None:
         """Write the file with that SHA-256 (hexadecimal) to `target`; `advance` gets the number of new bytes, and the
@@ -70,21 +93,36 @@ class Downloads:
 
         At most 1 GiB.
         """
+        found = self._repeated(lambda: self._written(url, target, advance))
+        if found != sha256:
+            raise refused(f"{url} has the SHA-256 {found} instead of {sha256}")
+
+    def _written(self, url: str, target: Path, advance: Callable[[int, int], None]) -> str:
+        """Write what the server sends to `target`; returns its SHA-256."""
         digest = hashlib.sha256()
-        with target.open("wb") as stream:
+        with _writing(target), target.open("wb") as stream:
 
             def keep(piece: bytes, total: int) -> None:
                 if stream.tell() + len(piece) > _LARGE_BYTES:
                     raise refused(f"{url} has more than {_LARGE_BYTES} bytes")
                 digest.update(piece)
-                stream.write(piece)
+                with _writing(target):
+                    stream.write(piece)
                 advance(len(piece), total)
 
             self._in_time(url, _NO_HEADERS, keep)
             stream.flush()
             os.fsync(stream.fileno())  # it gets its name next: after a power cut, that name must not have other content
-        if digest.hexdigest() != sha256:
-            raise refused(f"{url} has the SHA-256 {digest.hexdigest()} instead of {sha256}")
+        return digest.hexdigest()
+
+    def _repeated(self, once: Callable[[], _Result]) -> _Result:
+        """The result of `once`, again if the connection broke."""
+        for _ in range(self._attempts - 1):
+            try:
+                return once()
+            except _Broken:
+                continue
+        return once()
 
     def _in_time(self, url: str, headers: Mapping[str, str], keep: Callable[[bytes, int], None]) -> None:
         """In a thread of its own: no socket timeout covers a slow name resolution, or an answer byte by byte."""
@@ -119,19 +157,19 @@ class Downloads:
                     got += len(piece)
                     keep(piece, total)
                 if got < total:
-                    return refused(f"{url} ended after {got} of {total} bytes")
+                    return _Broken(f"{url} ended after {got} of {total} bytes", remedy=_AGAIN)
         except LabError as error:
             return error
         except (OSError, http.client.HTTPException, ValueError) as error:
             why = getattr(error, "reason", "") or error
             if isinstance(why, TimeoutError):
                 return _slow(url, f"no answer for {self._silent:g} s")
-            return refused(f"{url} can't be read: {why or type(error).__name__}")
+            return _Broken(f"{url} can't be read: {why or type(error).__name__}", remedy=_AGAIN)
         return None
 
     @contextmanager
     def _answer(self, url: str, headers: Mapping[str, str]) -> Iterator[HTTPResponse]:
-        """The answer to a request with status 200, after redirects within one server."""
+        """The answer to a request with status 200, after redirects."""
         asked = url
         for _ in range(_REDIRECTS + 1):
             request = urllib.request.Request(asked, headers=dict(headers))  # noqa: S310  # http(s): see read_address
@@ -140,15 +178,23 @@ class Downloads:
                     yield answer
                     return
                 if answer.status not in (301, 302, 303, 307, 308):
-                    raise refused(f"{url} is answered with {answer.status} {answer.reason}")
+                    raise Unavailable(f"{url} is answered with {answer.status} {answer.reason}", remedy=_AGAIN)
                 to = urljoin(asked, answer.headers.get("Location") or "")
-                if origin_of(to) != origin_of(url):
-                    raise LabError(
-                        f"the mirror is refused: {url} redirects to {urlsplit(to).hostname or 'nowhere'}",
-                        remedy="A mirror must serve its files itself. If you trust that host, use it as the mirror.",
-                    )
+                self._require_allowed(url, to)
                 asked = to
         raise refused(f"{url} redirects more than {_REDIRECTS} times")
+
+    def _require_allowed(self, url: str, to: str) -> None:
+        """Refuse a redirect to a server that may not be asked."""
+        if origin_of(to) == origin_of(url) or (self._elsewhere and urlsplit(to).scheme == "https"):
+            return
+        where = urlsplit(to).hostname or "nowhere"
+        if self._elsewhere:
+            raise refused(f"{url} redirects to {where} without TLS")
+        raise LabError(
+            f"the download is refused: {url} redirects to {where}",
+            remedy="A mirror must serve its files itself. If you trust that host, use it as the mirror.",
+        )
 
     def _opener(self, url: str) -> urllib.request.OpenerDirector:
         """Without urllib's handlers that follow redirects to any server, and raise for a status."""
@@ -165,8 +211,27 @@ class Downloads:
         return ssl.create_default_context()
 
 
+@contextmanager
+def _writing(target: Path) -> Iterator[None]:
+    """Tell errors of this machine's disk from those of a connection."""
+    try:
+        yield
+    except OSError as error:
+        raise LabError(f"{target} can't be written: {error.strerror}", remedy="Free some space.") from error
+
+
+class _Broken(Unavailable):
+    """The connection broke: the next one may not."""
+
+
+_AGAIN = (
+    "Run the command again: complete, verified files stay in the cache. With --from source, Kubernetes is built here "
+    "instead."
+)
+
+
 def _slow(url: str, why: str) -> LabError:
-    return LabError(
+    return Unavailable(
         f"{url}: {why}",
         remedy="Run the command again, or use a nearer mirror: complete, verified files stay in the cache.",
     )

@@ -1,4 +1,4 @@
-"""Kubernetes from a mirror: the lab's `Origin`, and its parts that are in the cache already."""
+"""Kubernetes' own release, from its hosts or from a mirror of them: one of the lab's origins."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _ETCD = ("etcd", "etcdctl", "etcdutl")
 
 
 class Mirror:
-    """`Origin` with Kubernetes' own release, and etcd, CoreDNS and pause from registry.k8s.io.
+    """`Origin` with Kubernetes' own release, and etcd, CoreDNS and pause as registry.k8s.io has them.
 
-    Cached files were verified when they were downloaded: only missing ones are requested. If a mirror lacks something,
-    that is an error; nothing is built instead.
+    Cached files were verified when they were downloaded: only missing ones are requested. If a server lacks something,
+    that is an error (Unavailable); nothing is built instead.
     """
 
     def __init__(
@@ -45,8 +45,7 @@ class Mirror:
         self._images = MirroredImages(registry, self._architecture, authorities, self._downloads, progress)
 
     def programs(self, version: str) -> Programs:
-        for component in _COMPONENTS:  # first: a version whose programs are there is complete
-            self._images.image(component, version)
+        self.images_of(version)  # first: a version whose programs are there is complete
 
         def build(target: Path) -> None:
             target.mkdir()
@@ -77,16 +76,24 @@ class Mirror:
         return Programs(folder.name, {name: folder / name for name in _ETCD})
 
     def images(self) -> list[Image]:
-        shared = (("etcd", _etcd_tag()), ("coredns/coredns", COREDNS), ("pause", PAUSE))
-        each = [(component, version) for version in self._versions() for component in _COMPONENTS]
-        return [self._images.image(repository, tag) for repository, tag in (*shared, *each)]
+        return [*self.shared_images(), *(image for version in self.versions() for image in self.images_of(version))]
 
     def has(self, version: str) -> bool:
-        return version in self._versions()
+        return version in self.versions()
 
-    def _versions(self) -> tuple[str, ...]:
+    def versions(self) -> tuple[str, ...]:
+        """Every version whose programs and images are in the cache, oldest first."""
         found = (mirror_cache() / "programs").glob(f"v*-{self._suffix}")
         return oldest_first(folder.name.partition("-")[0] for folder in found)
+
+    def shared_images(self) -> list[Image]:
+        """Those of etcd, CoreDNS and pause."""
+        shared = (("etcd", _etcd_tag()), ("coredns/coredns", COREDNS), ("pause", PAUSE))
+        return [self._images.image(repository, tag) for repository, tag in shared]
+
+    def images_of(self, version: str) -> list[Image]:
+        """Those of Kubernetes' components."""
+        return [self._images.image(component, version) for component in _COMPONENTS]
 
     @property
     def _suffix(self) -> str:
