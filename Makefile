@@ -13,7 +13,7 @@ FROM := v1.36.3
 TO := v1.37.1
 PYTEST := $(BIN)/pytest
 
-.PHONY: help deps venv helm build lint unit contract e2e test demo demo-down bench bench-parts bench-prober bench-sidebyside bench-three bench-kept bench-wrong-api bench-recovery bench-checkpointer bench-guard reliability soak dist lock apis flags patches docs site clean bench-large bench-nodes bench-report screenshots conformance
+.PHONY: help deps venv helm build lint unit contract e2e test demo demo-parts demo-kubernetes demo-helm demo-down bench bench-parts bench-prober bench-sidebyside bench-three bench-kept bench-wrong-api bench-recovery bench-checkpointer bench-guard reliability soak dist lock apis flags patches docs site clean bench-large bench-nodes bench-report screenshots conformance
 
 help: ## Show this list.
 	@sed -nE 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -43,8 +43,8 @@ $(BIN)/helm: | $(BIN)/.installed
 	@echo "Helm: from the cache, or built from its Go module (3 minutes)"
 	ln -sf "$$($(BIN)/python -c 'from upgrader.lab.binaries import Binaries; from upgrader.lab.progress_port import Silent; print(Binaries(Silent()).helm())')" $@
 
-build: deps $(BIN)/helm ## Build and cache what a lab is made of (once for a machine).
-	@$(BIN)/upgrader lab build --kubernetes $(FROM) --kubernetes $(TO)
+build: deps $(BIN)/helm ## Build and cache what a lab is made of, from source (once for a machine).
+	@$(BIN)/upgrader lab build --from source --kubernetes $(FROM) --kubernetes $(TO)
 
 # --- tests ----------------------------------------------------------------------------------------------------------
 
@@ -69,6 +69,15 @@ demo: ## Upgrade a real one-controller cluster under load, and print what happen
 	@$(PYTHON) -m bench.demo.what_comes $(FROM) $(TO) || :
 	$(MAKE) --no-print-directory deps venv
 	$(BIN)/python -m bench.demo --from $(FROM) --to $(TO) $(if $(RECORD),--record bench/demo/recording.jsonl)
+
+# Its own release of Kubernetes, if that can be downloaded; Helm is compiled meanwhile (make -j2), if there is none.
+demo-parts: demo-helm demo-kubernetes
+
+demo-kubernetes: | $(BIN)/.installed
+	@$(BIN)/upgrader lab build --kubernetes $(FROM) --kubernetes $(TO)
+
+demo-helm: | $(BIN)/.installed
+	@command -v helm >/dev/null || $(MAKE) --no-print-directory helm
 
 demo-down: ## Remove the demo's cluster.
 	@$(BIN)/upgrader lab down --name demo

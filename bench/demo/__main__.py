@@ -125,7 +125,7 @@ def _build(start: str, target: str) -> None:
     """Everything that isn't in the cache; a failure ends the demo with the build's exit code."""
     log = REPOSITORY / ".lab" / "demo-build.log"
     log.parent.mkdir(exist_ok=True)
-    command = ["make", "--no-print-directory", "build", f"FROM={start}", f"TO={target}"]
+    command = ["make", "--no-print-directory", "-j2", "demo-parts", f"FROM={start}", f"TO={target}"]
     with log.open("wb") as output:
         # In a session of its own: Ctrl-C ends the recording that is shown meanwhile.
         build = _Group(

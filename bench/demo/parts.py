@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Part", "cache", "described", "parts", "remember", "remembered"]
+__all__ = ["Part", "cache", "described", "is_cached", "parts", "remember", "remembered"]
 
 _TIMES = "demo-times.json"
 
@@ -29,21 +30,21 @@ def cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "upgrader"
 
 
-def parts(start: str, target: str, repository: Path) -> tuple[Part, ...]:
-    """All of them, in their order."""
+def is_cached(version: str) -> bool:
+    """Whether Kubernetes of a version is in the cache: its release, or built."""
+    return any(_any(cache(), f"{folder}/{version}-*") for folder in ("mirror/programs", "kubernetes"))
+
+
+def parts(start: str, target: str, repository: Path, *, from_source: bool) -> tuple[Part, ...]:
+    """All of them, in their order; `from_source`: Kubernetes is built, and not downloaded."""
     venv = repository / ".venv/bin/.installed"
-    built = cache()
+    helm = shutil.which("helm") is not None or _any(cache(), "bin/helm-*")
     # The seconds are those of docs/benchmarks/parts.md, and of upgrader/lab/binaries.py.
     made = [
         _made("python", "Python packages, into .venv", 45, venv.is_file()),
-        _made("helm", "Helm, from its Go module", 180, _any(built, "bin/helm-*")),
-        *(
-            _made(version, f"Kubernetes {version}, from its Go modules", 540, _any(built, f"kubernetes/{version}-*"))
-            for version in dict.fromkeys((start, target))
-        ),
-        _made("etcd", "etcd, from its Go modules", 75, _any(built, "etcd/v*")),
-        _made("coredns", "CoreDNS, from its Go module", 180, _any(built, "coredns/v*")),
-        _made("node", "the nodes' Debian", 60, _any(built, "node/*")),
+        _made("helm", "Helm, from its Go module", 180, helm),
+        *_kubernetes(tuple(dict.fromkeys((start, target))), from_source),
+        _made("node", "the nodes' Debian", 60, _any(cache(), "node/*")),
         Part("lab", f"a cluster: one controller, by kubeadm, at {start}", 35),
         Part("adopt", "its control plane moves into Helm charts", 115),
         Part("workload", "a web server, its client, a pod that asks the API", 25),
@@ -54,6 +55,17 @@ def parts(start: str, target: str, repository: Path) -> tuple[Part, ...]:
         Part(part.name, part.what, known[part.name], measured=True) if part.seconds and part.name in known else part
         for part in made
     )
+
+
+def _kubernetes(versions: tuple[str, ...], from_source: bool) -> Iterator[Part]:
+    if not from_source:
+        for version in versions:
+            yield _made(version, f"Kubernetes {version}, etcd and CoreDNS", 60, is_cached(version))
+        return
+    for version in versions:
+        yield _made(version, f"Kubernetes {version}, from its Go modules", 540, is_cached(version))
+    yield _made("etcd", "etcd, from its Go modules", 75, _any(cache(), "etcd/v*"))
+    yield _made("coredns", "CoreDNS, from its Go module", 180, _any(cache(), "coredns/v*"))
 
 
 def described(all_parts: tuple[Part, ...]) -> Iterator[str]:

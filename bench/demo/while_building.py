@@ -16,6 +16,8 @@ _AT_ONCE_SECONDS = 5.0
 """What is all in the cache takes no longer: nothing is shown then."""
 _TOLD_SECONDS = 15.0
 _GLANCE_SECONDS = 0.5
+_REASON = " from source, because "
+"""In lines of `lab build` that say why it doesn't download Kubernetes' release, or no longer."""
 
 
 class Process(Protocol):
@@ -43,7 +45,7 @@ def built(
 ) -> int:
     """Wait for the build, which writes to `log`; returns its exit code. `replay` begins to show the recording.
 
-    Once the recording has been seen, the newest line of the log is.
+    Once the recording has been seen, the newest line of the log is, and each line that says why something is built.
     """
     try:
         return _waited(build, log, replay, sleep, say)
@@ -80,6 +82,7 @@ class _Watching:
         self._log, self._replay, self._say = log, replay, say
         self._waited = self._told_at = 0.0
         self._told = ""
+        self._reasons: set[str] = set()
         self._shown: Process | None = None
 
     def glance(self) -> None:
@@ -89,7 +92,12 @@ class _Watching:
             self._shown = self._replay()
         if self._waited < _AT_ONCE_SECONDS or (self._shown is not None and self._shown.poll() is None):
             return
-        newest = _last_line(self._log)
+        lines = _lines(self._log)
+        for line in lines:
+            if _REASON in line and line not in self._reasons:
+                self._reasons.add(line)
+                self._say(line)
+        newest = next(reversed(lines), "…")
         if newest != self._told and self._waited >= self._told_at + _TOLD_SECONDS:
             self._told, self._told_at = newest, self._waited
             self._say(f"building: {newest}")
@@ -103,6 +111,5 @@ class _Watching:
         return True
 
 
-def _last_line(log: Path) -> str:
-    lines = log.read_text(errors="replace").splitlines()
-    return next((line for line in reversed(lines) if line.strip()), "…")
+def _lines(log: Path) -> list[str]:
+    return [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
