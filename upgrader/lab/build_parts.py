@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 from upgrader.lab.build_cache import built, cache_root
 from upgrader.lab.containerd import containerd_programs
-from upgrader.lab.debian import node_files, node_root
+from upgrader.lab.daemon_images import checkpointer_image
+from upgrader.lab.debian import base_layer, node_files, node_root
 from upgrader.lab.flannel import flannel_image
 from upgrader.lab.haproxy_agent import AGENT_PACKAGES, agent_folder
 from upgrader.lab.image_catalog import images, kubeadm_images, store
@@ -35,11 +37,17 @@ def prepare(spec: LabSpec, origin: Origin, progress: LabProgress) -> Parts:
     With a registry, also what the registry's node needs; then the store has only kubeadm's own images, because kubeadm
     can't log in. Another containerd than Debian's reads the same store.
     """
-    programs = origin.programs(spec.kubernetes)
-    more = (*(("keepalived",) if spec.keepalived else ()), *(AGENT_PACKAGES if spec.ingress else ()))
-    root = node_root(progress, spec.debian, more)
+    packages = (*(("keepalived",) if spec.keepalived else ()), *(AGENT_PACKAGES if spec.ingress else ()))
+    # Debian's packages are unpacked while Kubernetes is downloaded. If that fails, what was begun is completed first:
+    # it is in the cache then, and no process is left.
+    with ThreadPoolExecutor() as pool:
+        root = pool.submit(node_root, progress, spec.debian, packages)
+        others = (pool.submit(base_layer, progress), pool.submit(checkpointer_image, progress))
+        programs, etcd = origin.programs(spec.kubernetes), origin.etcd()
+    for other in others:
+        other.result()
     found = images(origin, progress)
-    lower: tuple[Path, ...] = (node_files(), _node_programs(programs, origin.etcd()), root)
+    lower: tuple[Path, ...] = (node_files(), _node_programs(programs, etcd), root.result())
     if spec.containerd:
         lower = (containerd_programs(spec.containerd, progress), *lower)
     if spec.registry:
