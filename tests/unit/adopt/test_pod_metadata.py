@@ -51,7 +51,7 @@ def test_what_yaml_has_as_another_type_is_the_text_that_the_kubelet_reads() -> N
     assert metadata_of(static)["annotations"] == {"critical": ""}
     labels = metadata_of(static)["labels"]
     assert labels.items() >= {"team": "", "true": "hardened", "2": "x"}.items()
-    assert extra_metadata(static, CHART)["podLabels"] == labels
+    assert extra_metadata(metadata_of(static), CHART)["podLabels"] == labels
 
 
 def test_a_closing_mark_is_no_second_pod() -> None:
