@@ -51,6 +51,29 @@ def test_it_comes_back_without_anybody_to_create_it(render: Render, name: str) -
     assert pod["spec"]["automountServiceAccountToken"] is False
 
 
+@pytest.mark.parametrize(
+    ("flag", "value", "accepted"),
+    [
+        ("leader-elect", "false", False),
+        ("leader-elect", ["true", "0"], False),
+        ("leader-elect", "True", True),
+        ("leader-elect-resource-name", "other", False),
+        ("leader-elect-resource-name", "kube-scheduler", True),
+        ("leader-elect-resource-namespace", "default", False),
+        ("leader-elect-resource-namespace", "kube-system", True),
+        ("leader-elect-retry-period", "3s", True),
+    ],
+)
+def test_another_lease_is_refused(render: Render, flag: str, value: object, accepted: bool) -> None:
+    """While a rollout changes the Lease, two pods would act at once; and the standby pod waits for Kubernetes' own."""
+    values = {**VALUES, "scheduler": {"extraArgs": {flag: value}}}
+    if accepted:
+        assert render("kubernetes", values).flags("Deployment", "kube-scheduler", "kube-scheduler")[flag] == [value]
+        return
+    with pytest.raises(Refused, match=f"extraArgs of kube-scheduler: .*{flag}"):
+        render("kubernetes", values)
+
+
 @pytest.mark.parametrize("name", LEADERS)
 def test_anti_affinity_matches_the_pods_it_is_about(render: Render, name: str) -> None:
     """The anti-affinity selects a label that the pods have."""

@@ -19,6 +19,7 @@ from upgrader import fast_yaml
 from upgrader.adopt.client_addresses import ApiPod, names_in_certificate
 from upgrader.adopt.facts import ControllerFacts, StaticPod
 from upgrader.adopt.files_of_host import files_of_host
+from upgrader.adopt.static_pod_parts import other_lease
 from upgrader.adopt.volumes import innermost_mount, on_host
 from upgrader.errors import Blocked
 from upgrader.model.cluster import Host
@@ -27,7 +28,13 @@ from upgrader.ports import Hosts
 __all__ = ["OwnServer", "aliases_of", "leaders_servers"]
 
 _KUBECONFIGS = ("kubeconfig", "authentication-kubeconfig", "authorization-kubeconfig")
-_LEADERS = ("kube-controller-manager", "kube-scheduler")
+_SCHEDULER = "kube-scheduler"
+_LEADERS = ("kube-controller-manager", _SCHEDULER)
+_LEASE = (
+    ("resourceName", "leader-elect-resource-name", _SCHEDULER),
+    ("resourceNamespace", "leader-elect-resource-namespace", "kube-system"),
+)
+"""Field of kube-scheduler's configuration, its flag, and its default."""
 
 
 def aliases_of(values: Mapping[str, Any]) -> frozenset[str]:
@@ -73,7 +80,9 @@ def leaders_servers(
                 changes.append(_own_server(hosts, controller, address, path, server))
             else:
                 _check_resolved(hosts, controller.host, path, host, server, aliases)
-        for path, url in _extenders(hosts, controller):
+        path, scheduler = _scheduler_config(hosts, controller)
+        _check_lease(controller, path, scheduler)
+        for url in _extenders(scheduler):
             name = urlsplit(url).hostname or ""
             if _is_loopback(name):
                 raise Blocked(
@@ -141,14 +150,36 @@ def _servers(hosts: Hosts, controller: ControllerFacts) -> Iterator[tuple[str, s
                     yield at, str(entry["cluster"].get("server", ""))
 
 
-def _extenders(hosts: Hosts, controller: ControllerFacts) -> Iterator[tuple[str, str]]:
-    """The path of kube-scheduler's configuration on the controller, and where each extender in it is."""
-    static = controller.active.get("kube-scheduler")
-    if static and (config := static.flags.get("config")):
-        at, content = _read(hosts, controller.host, static, config[-1], "kube-scheduler's flag --config")
-        for extender in content.get("extenders") or ():
-            if url := extender.get("urlPrefix"):
-                yield at, str(url)
+def _scheduler_config(hosts: Hosts, controller: ControllerFacts) -> tuple[str, Mapping[str, Any]]:
+    """The path of kube-scheduler's configuration on the controller, and what is in it; empty without one."""
+    static = controller.active.get(_SCHEDULER)
+    config = static.flags.get("config") if static else None
+    return _read(hosts, controller.host, static, config[-1], f"{_SCHEDULER}'s flag --config") if config else ("", {})
+
+
+def _extenders(config: Mapping[str, Any]) -> Iterator[str]:
+    """Where each extender is."""
+    for extender in config.get("extenders") or ():
+        if url := extender.get("urlPrefix"):
+            yield str(url)
+
+
+def _check_lease(controller: ControllerFacts, path: str, config: Mapping[str, Any]) -> None:
+    """Raises Blocked for what `check_static_pods` refuses as a flag, which wins over the file. The charts' flags turn
+    the election on.
+    """
+    static = controller.active.get(_SCHEDULER)
+    flags: Collection[str] = static.flags if static else ()
+    election = config.get("leaderElection") or {}
+    if election.get("leaderElect") is False and "leader-elect" not in flags:
+        raise Blocked(
+            f"{controller.host.name}: {path} has `leaderElection.leaderElect: false`: without leader election, "
+            f"{_SCHEDULER}'s static pod and the chart's would act at once; nothing was changed",
+            remedy="Remove it from the file, on every controller, and restart the static pods.",
+        )
+    for key, flag, own in _LEASE:
+        if (found := election.get(key) or own) != own and flag not in flags:
+            raise other_lease(f"{controller.host.name}: {path} has `leaderElection.{key}: {found}`", _SCHEDULER)
 
 
 def _read(hosts: Hosts, host: Host, static: StaticPod, inside: str, by: str) -> tuple[str, Mapping[str, Any]]:

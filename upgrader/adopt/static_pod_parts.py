@@ -14,7 +14,7 @@ from upgrader.adopt.facts import MANIFESTS, ControllerFacts, StaticPod
 from upgrader.contract.flags import is_true
 from upgrader.errors import Blocked
 
-__all__ = ["check_static_pods"]
+__all__ = ["check_static_pods", "other_lease"]
 
 _METADATA = frozenset({"annotations", "creationTimestamp", "labels", "name", "namespace"})
 _POD = frozenset(
@@ -76,6 +76,7 @@ _USERS = frozenset({"fsGroup", "runAsGroup", "runAsNonRoot", "runAsUser", "suppl
 """What of a securityContext says as whom the pod runs."""
 _SYSTEM = "kube-system"
 _ELECTION = "leader-elect"
+_LEADERS = ("kube-controller-manager", "kube-scheduler")
 _OTHERWISE = "Remove it from the static pod, if the component works without it; the charts have no value for it."
 
 
@@ -114,6 +115,22 @@ def _check_election(host: str, static: StaticPod) -> None:
             remedy="Remove the flag from the static pod, on every controller: leader election is on by default. If "
             "kubeadm has it from `extraArgs` in ConfigMap kube-system/kubeadm-config, remove it there, too.",
         )
+    if static.component in _LEADERS:
+        for key, own in (("name", static.component), ("namespace", "kube-system")):
+            flag = f"{_ELECTION}-resource-{key}"
+            if (found := static.flags.get(flag, (own,))[-1]) != own:
+                raise other_lease(f"{static.component}'s static pod on {host} has --{flag}={found}", static.component)
+
+
+def other_lease(found: str, component: str) -> Blocked:
+    """The error for a component that is elected by another Lease than Kubernetes' own. `found`: where it says so."""
+    return Blocked(
+        f"{found}: the chart's pods, the gates and the pod-checkpointer use Lease kube-system/{component}; nothing was "
+        "changed",
+        remedy="Two instances with different Leases would act at once. So first stop it on all controllers: move its "
+        f"manifest, /etc/kubernetes/manifests/{component}.yaml, to another folder. Then remove the setting everywhere, "
+        "also from ConfigMap kube-system/kubeadm-config, and move the manifests back.",
+    )
 
 
 def _unknown(static: StaticPod) -> Iterator[tuple[str, str]]:

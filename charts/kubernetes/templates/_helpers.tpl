@@ -101,6 +101,17 @@ A Deployment and its PodDisruptionBudget for controller-manager or scheduler;
 {{- define "kubernetes.leader" -}}
 {{- $ := .context -}}
 {{- $plane := $.Values.controlPlane -}}
+{{- /* The gates and the pod-checkpointer look for Kubernetes' own Lease; two Leases have two leaders in a roll-out. */}}
+{{- $name := .name -}}
+{{- $own := dict "leader-elect-resource-name" .name "leader-elect-resource-namespace" "kube-system" -}}
+{{- range $flag, $given := .part.extraArgs }}
+{{- $value := last (kindIs "slice" $given | ternary $given (list $given)) }}
+{{- if and (eq $flag "leader-elect") (not (has $value (list "1" "t" "T" "true" "True" "TRUE"))) }}
+{{- fail (printf "extraArgs of %s: with leader-elect=%s, two pods act at once while one replaces the other. Remove it" $name $value) }}
+{{- else if and (hasKey $own $flag) (ne $value (get $own $flag)) }}
+{{- fail (printf "extraArgs of %s: %s must be %s, or be left out: gates and the pod-checkpointer use no other Lease, and during a rollout, pods with different Leases act at once" $name $flag (get $own $flag)) }}
+{{- end }}
+{{- end -}}
 apiVersion: apps/v1
 kind: Deployment
 metadata:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import Any
 
 import pytest
 import yaml
@@ -103,11 +105,13 @@ def test_a_folder_where_a_kubeconfig_is_expected(flags: dict[str, str], by: str)
     assert caught.value.remedy
 
 
-def _extender(hosts: FakeHosts, text: str) -> tuple[OwnServer, ...]:
-    """Of a kube-scheduler whose configuration file on the controller has this text."""
+def _extender(hosts: FakeHosts, text: str, *without: str) -> tuple[OwnServer, ...]:
+    """Of a kube-scheduler whose configuration file on the controller has this text, `without` some flags."""
     hosts.files["controller-1", "/srv/scheduler.yaml"] = text.encode()
     mounted = volume("config", "/srv/scheduler.yaml", "File", at="/etc/kubernetes/scheduler.yaml")
-    return _found(hosts, kubeadm_pod("kube-scheduler", {"config": "/etc/kubernetes/scheduler.yaml"}, mounted))
+    pod = kubeadm_pod("kube-scheduler", {"config": "/etc/kubernetes/scheduler.yaml"}, mounted)
+    flags = {name: values for name, values in pod.flags.items() if name not in without}
+    return _found(hosts, replace(pod, flags=flags))
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:32766/x", "https://localhost:9001", "http://[::1]:8888/scheduler"])
@@ -120,6 +124,32 @@ def test_an_extender_at_the_controllers_loopback_address_is_refused(url: str) ->
     with pytest.raises(Blocked, match=found) as caught:
         _extender(hosts, yaml.safe_dump({"extenders": [{"urlPrefix": "http://10.0.0.9:1/x"}, {"urlPrefix": url}]}))
     assert "`urlPrefix`" in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("election", "words"),
+    [
+        ({"leaderElect": False}, "`leaderElection.leaderElect: false`"),
+        ({"leaderElect": True, "resourceName": "mine"}, "`leaderElection.resourceName: mine`"),
+        ({"resourceNamespace": "mine"}, "`leaderElection.resourceNamespace: mine`"),
+        ({"leaderElect": True, "resourceName": "kube-scheduler", "resourceNamespace": "kube-system"}, ""),
+        ({"resourceName": ""}, ""),
+    ],
+)
+def test_the_election_in_kube_schedulers_configuration_is_kubernetes_own(election: dict[str, Any], words: str) -> None:
+    """As the flags, which its file may have instead: the static pod and the chart's would act at once."""
+    text, hosts = yaml.safe_dump({"leaderElection": election}), _hosts("https://10.0.0.1:6443")
+    if not words:
+        assert _extender(hosts, text, "leader-elect") == ()
+        return
+    with pytest.raises(Blocked, match=re.escape(f"controller-1: /srv/scheduler.yaml has {words}")) as caught:
+        _extender(hosts, text, "leader-elect")
+    assert "nothing was changed" in caught.value.message and caught.value.remedy
+
+
+def test_kube_schedulers_flag_wins_over_its_configuration() -> None:
+    """kubeadm always writes --leader-elect=true."""
+    assert _extender(_hosts("https://10.0.0.1:6443"), "leaderElection: {leaderElect: false}") == ()
 
 
 def test_an_extender_whose_name_only_the_controller_knows_is_refused() -> None:

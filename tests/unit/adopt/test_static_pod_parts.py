@@ -101,6 +101,23 @@ def test_no_leader_election(component: str, words: list[str]) -> None:
     check_static_pods(kubeadm_facts(kubeadm_pod(component, words=[*words, "--leader-elect=True"])).controllers)
 
 
+@pytest.mark.parametrize("component", ["kube-controller-manager", "kube-scheduler"])
+@pytest.mark.parametrize(
+    ("flag", "own"), [("leader-elect-resource-name", ""), ("leader-elect-resource-namespace", "kube-system")]
+)
+def test_another_lease(component: str, flag: str, own: str) -> None:
+    """The charts' standby pods and the gates look for Kubernetes' own Lease. Removing the flag on one controller after
+    the other would have two leaders, so the remedy stops all of them first. The last value counts.
+    """
+    words = [f"--{flag}=mine"]
+    with pytest.raises(Blocked, match=f"{component}'s static pod on controller-1 has --{flag}=mine: ") as caught:
+        check_static_pods(kubeadm_facts(kubeadm_pod(component, words=words)).controllers)
+    assert f"use Lease kube-system/{component}" in caught.value.message
+    assert "first stop it on all controllers" in caught.value.remedy
+    words += [f"--{flag.replace('-', '_')}={own or component}"]
+    check_static_pods(kubeadm_facts(kubeadm_pod(component, words=words)).controllers)
+
+
 @pytest.mark.parametrize(
     ("context", "owners"),
     [
