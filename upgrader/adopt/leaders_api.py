@@ -153,8 +153,9 @@ def _servers(hosts: Hosts, controller: ControllerFacts) -> Iterator[tuple[str, s
 def _scheduler_config(hosts: Hosts, controller: ControllerFacts) -> tuple[str, Mapping[str, Any]]:
     """The path of kube-scheduler's configuration on the controller, and what is in it; empty without one."""
     static = controller.active.get(_SCHEDULER)
-    config = static.flags.get("config") if static else None
-    return _read(hosts, controller.host, static, config[-1], f"{_SCHEDULER}'s flag --config") if config else ("", {})
+    if static is None or "config" not in static.flags:
+        return "", {}
+    return _read(hosts, controller.host, static, static.flags["config"][-1], f"{_SCHEDULER}'s flag --config")
 
 
 def _extenders(config: Mapping[str, Any]) -> Iterator[str]:
