@@ -73,6 +73,7 @@ def _details(row: Row) -> list[str]:
             took = f" {cell['seconds']:.0f} s" if "seconds" in cell else ""
             load = f", {cell.get('failed', 0)} of {cell['requests']:,} requests failed" if "requests" in cell else ""
             words = f': "{cell["words"]}"' if "words" in cell else ""
+            words += f" ([why](../adr/{cell['adr']}))" if "adr" in cell else ""
             found.setdefault(cell.get("command") or cell["test"], []).append(f"{column}{took}{load}{words}")
     return [_wrapped(f"`{how}`: {'; '.join(seen)}.") for how, seen in found.items()] or ["Nothing was tried."]
 

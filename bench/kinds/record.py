@@ -1,7 +1,8 @@
 """bench/results/kinds.json: a row for each kind, with a cell for each column that a lab or a test has shown.
 
 A cell of a lab has what `columns.Cell` has, and the command. Cells that a test shows are written by hand: `result`
-(`passed`, `derived`, `refused`, `rolled back`), `test` (its path and name) and, of a refusal, `words`.
+(`passed`, `derived`, `refused`, `rolled back`), `test` (its path and name) and, of a refusal, `words` and `adr`, the
+file that says why.
 """
 
 from __future__ import annotations

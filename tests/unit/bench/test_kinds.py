@@ -75,6 +75,14 @@ def test_every_kind_has_one_row_and_known_columns() -> None:
             )
 
 
+def test_each_refusal_has_a_decision() -> None:
+    """What is refused is refused for a reason that an ADR gives, and not because nobody has tried it."""
+    for row in ROWS:
+        for cell in row["cells"].values():
+            assert ("adr" in cell) == (cell["result"] in ("refused", "rolled back")), row["kind"]
+            assert "adr" not in cell or (REPOSITORY / "docs" / "adr" / cell["adr"]).is_file(), row["kind"]
+
+
 def test_names_of_kinds_are_those_of_commands() -> None:
     """Each can be asked for once, and is a part of a lab's name."""
     names = [kind.name for kind in KINDS]
@@ -127,5 +135,6 @@ def test_cells_say_how_it_is_known() -> None:
 
 def test_what_is_refused_has_no_other_columns() -> None:
     """Its words are there."""
-    text = page([_row(adopt={"result": "refused", "test": "tests/unit/a.py::b", "words": "no way"})], OLD, TARGET)
-    assert "| refused | – | – | – | – |" in text and '"no way"' in text
+    cell = {"result": "refused", "test": "tests/unit/a.py::b", "words": "no way", "adr": "0001-x.md"}
+    text = page([_row(adopt=cell)], OLD, TARGET)
+    assert "| refused | – | – | – | – |" in text and '"no way" ([why](../adr/0001-x.md)).' in text
