@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import glob
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from upgrader.engine.journal.glance import Glance
-
 __all__ = ["complete_folder", "complete_planned_step", "complete_run", "complete_step", "complete_version"]
+
+Found = TypeVar("Found")
 
 _NEWEST = 20
 _FOLDERS = 50
@@ -53,21 +53,27 @@ def complete_version(_: click.Context, __: click.Parameter, begun: str) -> list[
 
 def complete_run(context: click.Context, _: click.Parameter, begun: str) -> list[CompletionItem]:
     """The newest runs, newest first, with how each ended."""
+    from upgrader.engine.journal.glance import outcome
+
     named = [folder for folder in _runs(context) if folder.name.startswith(begun)]
-    return _offered(((folder.name, _outcome(folder)) for folder in named[:_NEWEST]), begun)
+    return _offered(((folder.name, _read(outcome, folder) or "unknown") for folder in named[:_NEWEST]), begun)
 
 
 def complete_step(context: click.Context, _: click.Parameter, begun: str) -> list[CompletionItem]:
     """The steps of the run that is named on the line, or of the newest upgrade, as far as they were begun."""
+    from upgrader.engine.journal.glance import glance
+
     name = context.params.get("name")
-    found = ((folder, _glance(folder)) for folder in _runs(context) if not name or folder.name == name)
+    found = ((folder, _read(glance, folder)) for folder in _runs(context) if not name or folder.name == name)
     of = next((seen for folder, seen in found if seen and (folder.name == name or seen.upgrade)), None)
     return _offered(of.begun if of else (), begun)
 
 
 def complete_planned_step(context: click.Context, _: click.Parameter, begun: str) -> list[CompletionItem]:
     """The steps of the newest run that have not begun: those that may wait for an approval."""
-    newest = next((_glance(folder) for folder in _runs(context)), None)
+    from upgrader.engine.journal.glance import glance
+
+    newest = next((_read(glance, folder) for folder in _runs(context)), None)
     left = [step for step in newest.planned if step not in dict(newest.begun)] if newest else []
     return _offered(((step, "") for step in left), begun)
 
@@ -92,23 +98,14 @@ def _runs(context: click.Context) -> list[Path]:
         return []
 
 
-def _glance(folder: Path) -> Glance | None:
-    """None where it can't be read."""
-    from upgrader.engine.journal.glance import JOURNAL, glance
+def _read(journal: Callable[[Path], Found], folder: Path) -> Found | None:
+    """What a run's journal says; None where it can't be read."""
+    from upgrader.engine.journal.glance import JOURNAL
 
     try:
-        return glance(folder / JOURNAL)
+        return journal(folder / JOURNAL)
     except (OSError, ValueError, RecursionError):
         return None
-
-
-def _outcome(folder: Path) -> str:
-    from upgrader.engine.journal.glance import JOURNAL, outcome
-
-    try:
-        return outcome(folder / JOURNAL)
-    except (OSError, ValueError, RecursionError):
-        return "unknown"
 
 
 def _folder(context: click.Context) -> Path:
