@@ -8,7 +8,7 @@ with calendars.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from functools import cache
@@ -89,6 +89,10 @@ class _Book:
     """Of its soak: unasked, pass, shut, or failed: until a person comes."""
     pod: str = "old"
     """Of the restart in its soak: old, chosen, new."""
+    failing: datetime | None = None
+    """Since when that has made no progress."""
+    stubborn: bool = False
+    """Whether it has no pod that can be chosen, until a person helps."""
     interruptions: int = 0
     cause: str = ""
     problem: str = ""
@@ -118,7 +122,7 @@ class _Oracle:
         book = self.books[name]
         book.worked = book.worked if resume else 0.0
         book.status, book.halfway, book.soaked, book.due, book.counted = "running", resume, None, None, 0
-        book.gates, book.pod = "unasked", "old"
+        book.gates, book.pod, book.failing = "unasked", "old", None
 
     def held_back(self, name: str, now: datetime) -> bool:
         """Whether this cluster could begin now, or go on."""
@@ -149,6 +153,11 @@ class _Oracle:
             raise Broken(f"{name} was begun without an approval")
         self._budgets(name, book)
         self._times(name, now, timedelta(seconds=2 * self.p95()))
+
+    def gave_up(self, name: str, now: datetime) -> bool:
+        """Whether no pod of it could be chosen for an hour."""
+        book = self.books[name]
+        return book.pod == "old" and book.failing is not None and now - book.failing >= timedelta(hours=1)
 
     def may_restart(self, name: str, now: datetime, others: int) -> None:
         """Raise Broken where no pod of this cluster may be restarted now, while that is so in `others`."""
@@ -344,6 +353,8 @@ class _Play:
             for each in self.fleet.clusters
         }
         self.oracle = _Oracle(self.fleet, books, limits)
+        for each in books.values():
+            each.stubborn = dice.random() < 0.1
         self.now = _FIRST + timedelta(minutes=dice.randrange(20 * 1440))
         inputs = tuple(ClusterInputs(each.name, "d") for each in self.fleet.clusters)
         self.state = CampaignState()
@@ -437,18 +448,39 @@ class _Play:
     def _restart(self, decision: Decision) -> None:
         """A pod is chosen, and replaced; those of two domains never at once."""
         books = self.oracle.books
-        if len({books[name].domain for name in decision.restarts}) > 1:
+        placed = [name for name in decision.restarts if not self.oracle.gave_up(name, self.now)]
+        if len({books[name].domain for name in placed}) > 1:
             raise Broken(f"pods of two domains were restarted at once: {decision.restarts}")
-        for others, name in enumerate(decision.restarts):
-            self.oracle.may_restart(name, self.now, others)
+        if decision.unrestartable:
+            raise Broken(f"each window and exclusion leaves ten minutes, and the decision is {decision.unrestartable}")
+        self._nobody_waits_for_stubborn_ones(placed)
+        for name in decision.restarts:
+            self.oracle.may_restart(name, self.now, placed.index(name) if name in placed else 0)
             if name in decision.evictions:
                 self.oracle.may_evict(name, self.now)
             elif books[name].pod == "old":
                 raise Broken(f"a pod of {name} was chosen that may not be evicted")
-            if self.dice.random() < 0.8:
-                first = books[name].pod == "old"
-                books[name].pod = "chosen" if first else "new"
+            first = books[name].pod == "old"
+            if self.dice.random() < 0.8 and not (first and books[name].stubborn):
+                books[name].pod, books[name].failing = "chosen" if first else "new", None
                 self.tell(PodChosen(name, ChosenPod("d", "p", "u")) if first else PodRestarted(name))
+            elif self.dice.random() < 0.8:
+                books[name].failing = books[name].failing or self.now
+                self.tell(SoakChecked(name, passed=False, reason="no pod"))
+
+    def _nobody_waits_for_stubborn_ones(self, placed: Sequence[str]) -> None:
+        """A restart that was not tried comes before one for which no pod could be chosen."""
+        books = self.oracle.books
+        behind = [books[name] for name in placed if books[name].pod == "old" and books[name].failing]
+        for name, book in books.items():
+            if book.pod != "old" or book.failing or name in placed:
+                continue
+            try:
+                self.oracle.may_restart(name, self.now, 0)
+            except Broken:
+                continue
+            if any(each.stage == book.stage and each.domain == book.domain for each in behind):
+                raise Broken(f"the restart in {name} waits for one that makes no progress: {placed}")
 
     def _nobody_is_forgotten(self, decision: Decision) -> None:
         """A cluster that isn't begun waits for something, or its stage does; a wait with a time is for the future."""
@@ -504,7 +536,7 @@ class _Play:
     def _skip(self, name: str, by: str = "") -> None:
         book = self.oracle.books[name]
         self.tell(ClusterSkipped(name, by, "because"))
-        held_up = book.status == "ok" and book.gates in ("shut", "failed")
+        held_up = book.status == "ok" and (book.gates in ("shut", "failed") or book.failing is not None)
         if held_up or book.status not in ("running", "ok", "skipped"):
             book.status, book.cause = "skipped", ""
 
@@ -558,6 +590,7 @@ class _Play:
         for stage in self.fleet.stages:
             self._approve(stage.name)
         for name, book in self.oracle.books.items():
+            book.stubborn = False
             if book.status == "running":
                 self._end(name, "succeeded")
             elif book.problem:

@@ -249,7 +249,8 @@ def retry(folder: Path, cluster: str) -> None:
 
     gate = retry(folder, cluster)
     _refresh(folder)
-    what = f"Gate {gate} of {cluster} will be asked again" if gate else f"{cluster} will be run again"
+    asked = f"Gate {gate} of {cluster}" if gate else f"The gates of {cluster}"
+    what = f"{cluster} will be run again" if gate is None else f"{asked} will be asked again"
     say(f"{what}. If `upgrader fleet run` isn't active, start it.")
 
 

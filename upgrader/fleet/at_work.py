@@ -8,8 +8,9 @@ from upgrader.app.wiring import open_api
 from upgrader.engine.locks.cluster_lock import read_lease
 from upgrader.engine.locks.folder_lock import folder_holder, lock_identity
 from upgrader.errors import UpgraderError
+from upgrader.ports import Kube
 
-__all__ = ["at_work", "unknown"]
+__all__ = ["at_work", "unknown", "works"]
 
 _SECONDS = 5.0
 
@@ -20,7 +21,15 @@ def at_work(kubeconfig: Path, folder: Path) -> str:
     """
     try:
         with open_api(kubeconfig, _SECONDS) as kube:
-            lease = read_lease(kube)
+            return works(kube, folder)
+    except UpgraderError as error:
+        return unknown(error)
+
+
+def works(kube: Kube, folder: Path) -> str:
+    """The same, of the cluster with this API."""
+    try:
+        lease = read_lease(kube)
         here = folder_holder(folder)  # after the Lease: a process of this folder holds this lock longer
     except UpgraderError as error:
         return unknown(error)

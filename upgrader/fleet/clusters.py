@@ -29,6 +29,7 @@ from upgrader.ports import Kube
 __all__ = [
     "Answer",
     "Answered",
+    "answer_of",
     "ask_cluster",
     "ask_traits",
     "keep_kubeconfig",
@@ -61,8 +62,13 @@ def ask_cluster(kubeconfig: Path) -> Answer:
     server says, and UsageError for a kubeconfig that is wrong.
     """
     with open_api(kubeconfig, _SECONDS) as kube:
-        version = server_version(kube).binary
-        namespace = kube.get(NAMESPACES, "kube-system")
+        return answer_of(kube)
+
+
+def answer_of(kube: Kube) -> Answer:
+    """The same, of the cluster with this API."""
+    version = server_version(kube).binary
+    namespace = kube.get(NAMESPACES, "kube-system")
     if namespace is None:
         raise ApiError("the API server has no namespace kube-system, whose UID identifies the cluster")
     metadata = namespace.get("metadata")

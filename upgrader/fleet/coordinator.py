@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from upgrader.config.used_kubeconfig import UsedKubeconfig
 from upgrader.engine.history.past_runs import newest_name, newest_upgrade
@@ -110,6 +110,14 @@ class _Seen:
     """Why it can't be read."""
 
 
+class _About(NamedTuple):
+    """What a cluster is asked: each question has the whole time of a look, so that none takes another's."""
+
+    cluster: str
+    gates: bool = False
+    """Whether the gates of its soak are asked; else what leads to its API is."""
+
+
 @dataclass
 class Coordinator:
     """One coordinator of a campaign; it holds the folder's lock."""
@@ -124,14 +132,16 @@ class Coordinator:
     questions: Questions
     pins: Callable[[], Pins]
     """What a run would be begun with now, as `own_pins`."""
-    inquiry: Inquiry[Found] = field(default_factory=Inquiry)
+    inquiry: Inquiry[_About, Found] = field(default_factory=Inquiry)
     """How clusters are asked."""
-    reading: Inquiry[_Seen] = field(default_factory=Inquiry)
+    reading: Inquiry[str, _Seen] = field(default_factory=Inquiry)
     """How the folders of clusters are read, which may be on a file system that hangs."""
     _read: tuple[float, Pins] | None = None
     """What that said last, and when, on the monotonic clock."""
-    _asked: dict[str, float] = field(default_factory=dict)
-    """When a cluster was asked last, on the monotonic clock."""
+    _asked: dict[_About, float] = field(default_factory=dict)
+    """When that was asked last, on the monotonic clock."""
+    _gate_asked: dict[str, GateAnswer] = field(default_factory=dict)
+    """Of each cluster's gates, the one that was asked last, in a thread that may not have its answer yet."""
     _prepared: dict[str, tuple[Sequence[str], _Seen]] = field(default_factory=dict)
     """What begins a cluster's next run, and its arguments: it may have taken longer than a look waits."""
     _known: CampaignState | None = None
@@ -183,14 +193,22 @@ class Coordinator:
 
     def _act(self, decision: Decision, state: CampaignState) -> bool:
         """Do what was decided; whether that was anything."""
-        soaks, in_soak, restarts = decision.soaks, (*decision.counts, *decision.gates), decision.restarts
+        soaks, counts, restarts = decision.soaks, (*decision.soaks, *decision.counts), decision.restarts
         decided, stopped, news = self.clock.monotonic(), False, False
         skips = {each.cluster: each for each in decision.skips}
         starts = {each.cluster: each for each in decision.starts}
-        for name, answer in self.inquiry.answers(self._asked_now(decision, state)):
+        gates, ends = dict[str, GateAnswer](), dict[str, Found]()
+        for name, reason in decision.unrestartable.items():
+            news |= self._soak(state.clusters[name], Found(reason=reason))
+        for about, answer in self.inquiry.answers(self._asked_now(decision, state)):
+            name = about.cluster
             cluster = state.clusters[name]
-            found = answer or self._late(name)
-            self._asked[name] = self.clock.monotonic()
+            self._asked[about] = self.clock.monotonic()
+            if about.gates:
+                gates[name] = (answer and answer.gate) or self._late_gate(name)
+                news |= self._gate(cluster, gates[name])
+                continue
+            found = answer or Found("unreachable", f"it has not answered within {self.inquiry.seconds:.0f} s")
             if name not in soaks and not found.problem and self.reading.asks(name):
                 found = Found("unreachable", self._unanswered)  # it is waited for no longer than for its API
             if name in skips:
@@ -203,47 +221,64 @@ class Coordinator:
                 if found.problem or (not stopped and starts[name] in decision.starts):
                     self._start(starts[name], cluster, found)
             elif name in restarts:
-                news |= self._gate(cluster, found) | self._restarted(cluster, found)
-            elif name in soaks:
-                news |= self._counted(cluster, found) | self._gate(cluster, found) | self._soak(cluster, found)
-            elif name in in_soak:
-                news |= self._counted(cluster, found) | self._gate(cluster, found)
+                news |= self._restarted(cluster, found)
+            elif name in counts:
+                news |= self._counted(cluster, found)
+                if name in soaks:
+                    ends[name] = found
             else:
                 news |= self._found(cluster, found.problem, found.reason)
+        for name, found in ends.items():  # now that its gates have answered, too, or are late
+            news |= self._soak(state.clusters[name], self._with_gates(name, found, gates.get(name)))
         return bool(skips or starts or news)
 
-    def _asked_now(self, decision: Decision, state: CampaignState) -> Mapping[str, Callable[[], Found]]:
-        """The questions of this look, by cluster: those about to begin first, then the one that waits longest."""
-        asked: dict[str, Callable[[], Found]] = {}
+    def _with_gates(self, name: str, found: Found, gates: GateAnswer | None) -> Found:
+        """A soak doesn't end by what its gates have said at another time."""
+        if found.reason or not self.fleet.stage_of[name].soak_gates or (gates and gates.passes):
+            return found
+        return Found(reason=f"its gate {gates.gate} doesn't pass" if gates and gates.gate else "its gates are unknown")
+
+    def _asked_now(self, decision: Decision, state: CampaignState) -> Mapping[_About, Callable[[], Found]]:
+        """The questions of this look: clusters about to begin first, then what was not asked for longest."""
+        asked: dict[_About, Callable[[], Found]] = {}
         for start in decision.starts:
-            asked[start.cluster] = self._question(state.clusters[start.cluster], resume=start.resume)
+            asked[_About(start.cluster)] = self._question(state.clusters[start.cluster], resume=start.resume)
         for skip in decision.skips:
-            asked[skip.cluster] = self._question(state.clusters[skip.cluster])
+            asked[_About(skip.cluster)] = self._question(state.clusters[skip.cluster])
         soaks = (*decision.soaks, *decision.counts)
-        others = (*decision.gates, *decision.restarts)
-        for name in sorted((*decision.checks, *soaks, *others), key=lambda name: self._asked.get(name, 0.0)):
-            if name not in asked and self._due(name):
-                each = state.clusters[name]
-                cluster, stage = self.fleet.by_name[name], self.fleet.stage_of[name]
-                if name in decision.restarts:
-                    question, may_begin = self.questions.restart_in_soak, name in decision.evictions
-                    asked[name] = partial(question, cluster, each, stage, may_begin=may_begin)
-                elif name in soaks:
-                    asked[name] = partial(self.questions.in_soak, cluster, each, self.fleet.target, stage)
-                elif name in decision.gates:
-                    asked[name] = partial(self.questions.gates_of_soak, cluster, each, stage)
-                else:
-                    asked[name] = self._question(each, resume=each.active)
+        names = (*decision.checks, *soaks, *decision.restarts)
+        abouts = (*map(_About, names), *(_About(name, gates=True) for name in decision.gates))
+        for about in sorted(abouts, key=lambda about: self._asked.get(about, 0.0)):
+            if about in asked or not self._due(about):
+                continue
+            name = about.cluster
+            each, cluster, stage = state.clusters[name], self.fleet.by_name[name], self.fleet.stage_of[name]
+            gates = partial(
+                self.questions.gates_of_soak, cluster, each, stage, partial(self._gate_asked.__setitem__, name)
+            )
+            if about.gates:
+                asked[about] = gates
+            elif name in decision.restarts:
+                question, may_begin = self.questions.restart_in_soak, name in decision.evictions
+                asked[about] = partial(question, cluster, each, may_begin=may_begin)
+            elif name in soaks:
+                if stage.soak_gates:  # at the same time, whenever they were asked last
+                    asked[_About(name, gates=True)] = gates
+                asked[about] = partial(self.questions.in_soak, cluster, each, self.fleet.target, stage)
+            else:
+                asked[about] = self._question(each, resume=each.active)
         return asked
 
     def _question(self, each: ClusterState, *, resume: bool = False) -> Callable[[], Found]:
         question = self.questions.before_resume if resume else self.questions.before
         return partial(question, self.fleet.by_name[each.name], each.digest, self.fleet.target)
 
-    def _late(self, name: str) -> Found:
-        """Of a cluster that was asked, and hasn't answered: its gates are unknown, too."""
-        reason, gates = f"it has not answered within {self.inquiry.seconds:.0f} s", self.fleet.stage_of[name].soak_gates
-        return Found("unreachable", reason, gate=GateAnswer(gates[0], reason) if gates else None)
+    def _late_gate(self, name: str) -> GateAnswer:
+        """Of gates that were asked, and have not answered: the one that was asked last is the one without an answer."""
+        asked, seconds = self._gate_asked.get(name) or GateAnswer(unknown=True), f"{self.inquiry.seconds:.0f} s"
+        if asked.unknown:
+            return asked.unasked(f"its cluster's folder was not read within {seconds}")
+        return replace(asked, reason=f"it has not answered within the {seconds} that all gates of its cluster have")
 
     def _holds(self, state: CampaignState, start: Start) -> bool:
         held = self._held(state)
@@ -262,9 +297,9 @@ class Coordinator:
                     news |= self._unknown(each, error.message)
                 else:
                     questions[each.name] = partial(
-                        _read, partial(self._see, each, attempts[each.name], renew=self._due(each.name))
+                        _read, partial(self._see, each, attempts[each.name], renew=self._due(_About(each.name)))
                     )
-            elif each.phase == "skipped" and each.unended and self._due(each.name):
+            elif each.phase == "skipped" and each.unended and self._due(_About(each.name)):
                 questions[each.name] = partial(_read, partial(self._see_ended, each))
         for name, seen in self.reading.answers(questions):
             each = state.clusters[name]
@@ -371,8 +406,10 @@ class Coordinator:
     def _silent(self, cluster: ClusterState, attempt: Path) -> str:
         """That a run in progress has written nothing for a long time, since when, and what to do; "" where it has."""
         assert cluster.since is not None, "it was begun"
-        sign = self.executor.sign(attempt)
         now = self.clock.now()
+        if (now - cluster.since).total_seconds() < SILENT_SECONDS:  # most runs end by then: two requests less, often
+            return ""
+        sign = self.executor.sign(attempt)
         last = min(max(sign.time or cluster.since, cluster.since), now)
         if (now - last).total_seconds() < SILENT_SECONDS:
             return ""
@@ -449,18 +486,18 @@ class Coordinator:
         self.journal.emit(RequestsCounted(state.name, counted.server, counted.requests, counted.servers))
         return True
 
-    def _gate(self, state: ClusterState, found: Found) -> bool:
+    def _gate(self, state: ClusterState, gate: GateAnswer) -> bool:
         """Write down which gate of its soak a cluster doesn't pass, if that is another one than before, or if it hasn't
         passed for as long as it may; whether that is news.
         """
-        gate = found.gate
-        if gate is None or state.gate_failed:
+        if state.gate_failed:
             return False
         not_passed = (self.clock.now() - state.gate_since).total_seconds() if state.gate_since else 0.0
-        failed = bool(gate.gate) and state.gate_since is not None and not_passed >= gate.deadline_seconds
-        if gate.gate == state.gate and not failed:
+        failed = not gate.passes and state.gate_since is not None and not_passed >= gate.deadline_seconds
+        known = state.gate is None and state.gate_shut if gate.unknown else gate.gate == state.gate
+        if known and not failed:
             return False
-        self.journal.emit(SoakGateChecked(state.name, gate.gate, gate.reason, failed))
+        self.journal.emit(SoakGateChecked(state.name, gate.gate, gate.reason, failed, gate.unknown))
         return True
 
     def _restarted(self, state: ClusterState, found: Found) -> bool:
@@ -480,12 +517,12 @@ class Coordinator:
         self.journal.emit(SoakChecked(state.name, not found.reason, found.reason))
         return True
 
-    def _due(self, name: str) -> bool:
-        """Whether a cluster may be asked again."""
+    def _due(self, about: _About) -> bool:
+        """Whether that may be asked again."""
         now = self.clock.monotonic()
-        if now - self._asked.get(name, -_ASK_AGAIN_SECONDS) < _ASK_AGAIN_SECONDS:
+        if now - self._asked.get(about, -_ASK_AGAIN_SECONDS) < _ASK_AGAIN_SECONDS:
             return False
-        self._asked[name] = now
+        self._asked[about] = now
         return True
 
 

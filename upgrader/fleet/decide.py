@@ -11,6 +11,7 @@
 - A run that was interrupted goes on without a window, a pause or a limit: the cluster is neither at the old version nor
   at the new one, and keeps its place among those that may run at once. Another upgrader than the campaign's doesn't
   resume it.
+- A cluster in which no pod can be chosen for a restart keeps no other waiting for its own, and calls for a person.
 - What isn't known counts as not passed: an API that doesn't answer neither begins a run nor ends a soak; nor does a
   gate that can't be asked, or wasn't.
 """
@@ -114,6 +115,8 @@ class Decision:
     """Those of them in which one may be chosen, and evicted, now: the others were asked for that in a window that has
     closed.
     """
+    unrestartable: dict[str, str] = field(default_factory=dict)
+    """By the cluster's name: why no pod of it can ever be restarted for its soak."""
     skips: tuple[Skip, ...] = ()
     waits: dict[str, Wait] = field(default_factory=dict)
     """By the cluster's name."""
@@ -178,7 +181,8 @@ def _failed(state: CampaignState, cluster: FleetCluster) -> bool:
 
 
 def _shut(each: ClusterState) -> str:
-    return f"gate {each.gate} doesn't pass: {each.gate_reason}"
+    gates = f"gate {each.gate} doesn't pass" if each.gate else "its gates are unknown"
+    return f"{gates}: {each.gate_reason}"
 
 
 class _Deciding:
@@ -192,6 +196,7 @@ class _Deciding:
         self.soaks: list[str] = []
         self.restarts: list[str] = []
         self.evictions: list[str] = []
+        self.unrestartable: dict[str, str] = {}
         self.skips: list[Skip] = []
         self.waits: dict[str, Wait] = {}
         self.stages: dict[str, Wait] = {}
@@ -221,6 +226,7 @@ class _Deciding:
             tuple(each.name for each in self.fleet.clusters if self._gated(self._of(each))),
             tuple(self.restarts),
             tuple(self.evictions),
+            self.unrestartable,
             tuple(self.skips),
             self.waits,
             self.stages,
@@ -239,10 +245,12 @@ class _Deciding:
     def _failed_gate(self) -> str:
         for each in map(self._of, self.fleet.clusters):
             if each.phase == "succeeded" and each.gate_failed:
+                gate = f"gate {each.gate} of {each.name} has not passed by its deadline"
+                what = gate if each.gate else f"it is unknown for too long whether the gates of {each.name} pass"
                 return (
-                    f"stage {self.fleet.stage_of[each.name].name}: gate {each.gate} of {each.name} has not passed by "
-                    f"its deadline: {each.gate_reason}; to ask it again: upgrader fleet retry {each.name}; or upgrader "
-                    f"fleet skip {each.name} --reason TEXT"
+                    f"stage {self.fleet.stage_of[each.name].name}: {what}: {each.gate_reason}; to ask "
+                    f"{'it' if each.gate else 'them'} again: upgrader fleet retry {each.name}; or upgrader fleet skip "
+                    f"{each.name} --reason TEXT"
                 )
         return ""
 
@@ -421,7 +429,13 @@ class _Deciding:
         ended = [each.since for each in members if each.phase != "skipped" and each.since is not None]
         until = max(ended) + timedelta(seconds=stage.soak_seconds)
         opens = self._restart(stage) if stage.soak_restart else None
-        gate = next((f"{each.name}: {_shut(each)}" for each in members if each.phase == "succeeded" and each.gate), "")
+        lost = [each for each in members if stage.soak_restart and self._unchosen(each)]
+        for each in lost:
+            why = self.unrestartable.get(each.name) or each.soak_reason
+            leave_out = f"to leave it out: upgrader fleet skip {each.name} --reason TEXT"
+            self.waits[each.name] = Wait(f"a person: {why}; {leave_out}", person=True)
+        shut = (each for each in members if each.phase == "succeeded" and each.gate_shut)
+        gate = next((f"{each.name}: {_shut(each)}" for each in shut), "")
         if self.now < until:
             return Wait(f"soak, and {gate}" if gate else "soak", until)
         asked = [each for each in members if each.phase == "succeeded" and not self._soaked(stage, each, until)]
@@ -429,11 +443,11 @@ class _Deciding:
             return None
         if opens is not None:
             return opens
-        self.soaks += [each.name for each in asked]
-        said = gate or next((f"{each.name}: {each.soak_reason}" for each in asked if each.soak_reason), "")
+        self.soaks += [each.name for each in asked if each.pod_restarted or not stage.soak_restart]
+        said = gate or next((f"{each.name}: {each.soak_reason}" for each in (*lost, *asked) if each.soak_reason), "")
         reason = f"the end of its soak: {len(asked)} of its clusters must answer at the target" + (said and f": {said}")
         limit = max(self._restart_times(stage, until)) + timedelta(seconds=ANSWER_SECONDS)
-        if self.now < limit:
+        if self.now < limit and len(lost) < len(asked):
             return Wait(reason, limit)
         return Wait(f"{reason}; to skip a lost cluster: upgrader fleet skip CLUSTER --reason TEXT", person=True)
 
@@ -451,6 +465,8 @@ class _Deciding:
             each = self._of(cluster)
             if each.restart_since is not None:
                 yield each.restart_since
+            elif each.soak_since is not None:
+                yield each.soak_since
             elif each.phase == "succeeded" and (opening := self._opening(cluster, until)):
                 yield min(opening.begins, self.now)
 
@@ -461,19 +477,44 @@ class _Deciding:
         """Restart a pod where that may begin now, or has; what it waits for, if it may nowhere yet."""
         members = self.fleet.members[stage.name]
         left = [each for each in members if self._of(each).phase == "succeeded" and not self._of(each).pod_restarted]
-        left.sort(key=lambda each: self._of(each).chosen is None)  # those that have begun first
-        most, later = stage.max_concurrency.at_once(len(members)), list[datetime]()
+        left.sort(key=lambda each: self._turn(self._of(each)))
+        most, placed, later = stage.max_concurrency.at_once(len(members)), list[str](), list[datetime]()
         for cluster in left:
-            begun = self._of(cluster).chosen is not None
+            each = self._of(cluster)
+            begun = each.chosen is not None
             opening = self._opening(cluster, self.now, 0.0 if begun else RESTART_SECONDS)
             is_open = opening is not None and opening.begins <= self.now
             if not begun and not is_open:
                 later += [opening.begins] if opening else []
+                if opening is None:
+                    self.unrestartable[each.name] = (
+                        "its windows and exclusions leave no time for the restart of a pod, which takes "
+                        f"{RESTART_SECONDS / 60:.0f} minutes"
+                    )
                 continue
-            domains = {self.fleet.domain_of(name) for name in self.restarts} | set(self.domains)
-            if len(self.restarts) < most and domains <= {self.fleet.domain_of(cluster.name)}:
+            domains = {self.fleet.domain_of(name) for name in placed} | set(self.domains)
+            place = len(placed) < most and domains <= {self.fleet.domain_of(cluster.name)}
+            if place or self._unchosen(each):
+                placed += [cluster.name] if not self._unchosen(each) else []
                 self.restarts.append(cluster.name)
                 self.evictions += [cluster.name] if is_open else []
         if not left or self.restarts:
             return None
         return Wait("the restart of a pod, in its window", min(later)) if later else None
+
+    def _turn(self, each: ClusterState) -> tuple[int, datetime]:
+        """Whose restart comes first: one that has begun, and then one in which it was not tried, so that a cluster in
+        which no pod can be chosen keeps no other waiting.
+        """
+        if each.chosen is not None:
+            return 0, each.restart_since or self.now
+        return (2, each.soak_since) if each.soak_since else (1, self.now)
+
+    def _unchosen(self, each: ClusterState) -> bool:
+        """Whether no pod of it can be chosen, or none could for as long as a person isn't called. It is asked on, and
+        holds no place: nothing has begun in it.
+        """
+        if each.phase != "succeeded" or each.chosen is not None or each.pod_restarted:
+            return False
+        late = each.soak_since and self.now >= each.soak_since + timedelta(seconds=ANSWER_SECONDS)
+        return each.name in self.unrestartable or bool(late)

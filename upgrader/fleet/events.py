@@ -167,6 +167,8 @@ class SoakGateChecked:
     reason: str = ""
     failed: bool = False
     """Whether it hasn't passed by its deadline, so that a person has to look."""
+    unknown: bool = False
+    """Whether none of them could be asked, so that it isn't known which ones pass."""
 
 
 @dataclass(frozen=True)
@@ -177,6 +179,8 @@ class ChosenPod:
     """Its Deployment."""
     pod: str
     uid: str
+    replicas: int = 0
+    """How many pods that had then, all ready: so many are ready again only if one has started since."""
 
 
 @dataclass(frozen=True)

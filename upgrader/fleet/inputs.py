@@ -28,6 +28,7 @@ __all__ = [
     "copy_approved",
     "folder_digest",
     "folder_place",
+    "inputs_and_settings",
     "inputs_of",
     "kubeconfig_of",
     "own_pins",
@@ -88,11 +89,19 @@ def inputs_of(fleet: Path, folder: Path, commands: Collection[str], environ: Map
     """The inputs of a cluster folder as they are now, which a run can have. `commands` as for `kubeconfig_of`. Raises
     UsageError.
     """
+    return inputs_and_settings(fleet, folder, commands, environ)[0]
+
+
+def inputs_and_settings(
+    fleet: Path, folder: Path, commands: Collection[str], environ: Mapping[str, str]
+) -> tuple[Inputs, Settings]:
+    """The same, with the settings that are a part of them: all files are read once, which may be gigabytes."""
     with _read(folder):
         settings = load_settings(Path(os.path.realpath(folder)), {})
         refuse_absolute_names(settings)
         files = inputs_digest(settings)
-        return Inputs(files, read_used(settings, environ, commands).pinned, folder_place(fleet, folder))
+        pinned = read_used(settings, environ, commands).pinned
+        return Inputs(files, pinned, folder_place(fleet, folder)), settings
 
 
 def refuse_uncopied(folder: Path) -> Settings:

@@ -26,7 +26,7 @@ from upgrader.model.redaction.known_secrets import KNOWN
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Clock
 
-__all__ = ["Ask", "Fetch", "Found", "Questions", "at_home"]
+__all__ = ["Ask", "AskGates", "Fetch", "Found", "Questions", "RestartPod", "at_home"]
 
 Ask = Callable[[Path], Answer]
 """Asks the cluster that a kubeconfig leads to, as `ask_cluster`."""
@@ -44,7 +44,17 @@ def at_home(_folder: Path, _kubeconfig: Path) -> Unread:
 class RestartPod(Protocol):
     """As `restart_pod`."""
 
-    def __call__(self, kubeconfig: Path, chosen: ChosenPod | None, *, may_begin: bool) -> Restart: ...
+    def __call__(
+        self, kubeconfig: Path, cluster: FleetCluster, chosen: ChosenPod | None, *, may_begin: bool
+    ) -> Restart: ...
+
+
+class AskGates(Protocol):
+    """As `SoakGates.ask`."""
+
+    def __call__(
+        self, folder: Path, files: str, names: Sequence[str], seconds: float, about: Callable[[GateAnswer], object]
+    ) -> GateAnswer: ...
 
 
 @dataclass(frozen=True)
@@ -59,7 +69,7 @@ class Found:
     counted: Answered | None = None
     """At the end of a soak, or before it: what doesn't count of the API server that was asked, if that is news."""
     gate: GateAnswer | None = None
-    """In a soak with gates: what they say."""
+    """Of the gates of a soak: what they say."""
     restart: Restart | None = None
     """In a soak with a restart: its next step."""
 
@@ -90,7 +100,7 @@ class Questions:
     """Asks the cluster that a kubeconfig leads to for the requests that it has answered."""
     at_work: Callable[[Path, Path], str] = at_work
     """Asks the cluster that a kubeconfig leads to, and its folder, whether a process may be changing it."""
-    gates: Callable[[Path, str, Sequence[str], float], GateAnswer] = field(default_factory=lambda: SoakGates().ask)
+    gates: AskGates = field(default_factory=lambda: SoakGates().ask)
     """Asks the gates of a cluster folder, as `SoakGates.ask`."""
     restart: RestartPod = restart_pod
     """Restarts a pod of the cluster that a kubeconfig leads to."""
@@ -107,44 +117,50 @@ class Questions:
         return Found(kubeconfig=found.kubeconfig) if found.problem in ("unreachable", "journals") else found
 
     def in_soak(self, cluster: FleetCluster, state: ClusterState, target: KubernetesVersion, stage: Stage) -> Found:
-        """Why a cluster isn't as the soak of its stage should leave it."""
-        found = self._found(lambda: self._at_target(cluster, state, target, stage.soak_requests))
-        if not stage.soak_gates:
-            return found
-        gate = self._gate(cluster, state, stage.soak_gates)
-        shut = f"its gate {gate.gate} doesn't pass" if gate.gate else ""
-        return replace(found, gate=gate, reason=found.reason or shut)
+        """Why a cluster isn't as the soak of its stage should leave it; its gates are asked apart from that."""
+        return self._found(lambda: self._at_target(cluster, state, target, stage.soak_requests))
 
-    def gates_of_soak(self, cluster: FleetCluster, state: ClusterState, stage: Stage) -> Found:
-        """Only what the gates of its soak say: its API is asked less often, as its metrics may be large."""
-        return Found(gate=self._gate(cluster, state, stage.soak_gates))
-
-    def restart_in_soak(self, cluster: FleetCluster, state: ClusterState, stage: Stage, *, may_begin: bool) -> Found:
-        """The next step of the restart of a pod, with what the gates of the soak say; unless it `may_begin`, only
-        whether it is over.
+    def gates_of_soak(
+        self, cluster: FleetCluster, state: ClusterState, stage: Stage, about: Callable[[GateAnswer], object]
+    ) -> Found:
+        """What the gates of its soak say: a question of its own, so that neither its API nor its Prometheus takes the
+        other's time. `about` is as for `SoakGates.ask`.
         """
-        found = self._found(lambda: self._restarted(cluster, state, may_begin=may_begin))
-        gate = self._gate(cluster, state, stage.soak_gates) if stage.soak_gates else None
-        return replace(found, gate=gate)
+        return Found(gate=self._gate(cluster, state, stage.soak_gates, about))
+
+    def restart_in_soak(self, cluster: FleetCluster, state: ClusterState, *, may_begin: bool) -> Found:
+        """The next step of the restart of a pod; unless it `may_begin`, only whether it is over."""
+        return self._found(lambda: self._restarted(cluster, state, may_begin=may_begin))
 
     def _restarted(self, cluster: FleetCluster, state: ClusterState, *, may_begin: bool) -> Found:
         used = self._kubeconfig(cluster, Inputs.parse(state.digest))
-        if why := self._idle(cluster, used).reason:
-            raise _Wrong("unended", f"no pod is restarted: {why}")
         with private_kubeconfig(used) as kubeconfig:
-            restart = self.restart(kubeconfig, state.chosen, may_begin=may_begin)
+            restart = self.restart(kubeconfig, cluster, state.chosen, may_begin=may_begin)
         return Found(reason=restart if isinstance(restart, str) else "", restart=restart)
 
-    def _gate(self, cluster: FleetCluster, state: ClusterState, names: Sequence[str]) -> GateAnswer:
+    def _gate(
+        self,
+        cluster: FleetCluster,
+        state: ClusterState,
+        names: Sequence[str],
+        about: Callable[[GateAnswer], object],
+    ) -> GateAnswer:
         assert state.since is not None, "its run has ended"
-        seconds = (self.clock.now() - state.since).total_seconds()
+        seconds, asked = (self.clock.now() - state.since).total_seconds(), GateAnswer(unknown=True)
+
+        def note(now: GateAnswer) -> None:
+            nonlocal asked
+            asked = now
+            about(now)
+
+        note(asked)
         with KNOWN.apart():
             if moved := self.moved(cluster, state.digest):
-                return GateAnswer(names[0], f"it can't be asked: {moved}")
+                return asked.unasked(moved)
             try:
-                answer = self.gates(cluster.folder, Inputs.parse(state.digest).files, names, seconds)
+                answer = self.gates(cluster.folder, Inputs.parse(state.digest).files, names, seconds, note)
             except Exception as error:  # noqa: BLE001 - as in `_answered`
-                answer = GateAnswer(names[0], f"it can't be asked: {type(error).__name__}: {error}")
+                answer = asked.unasked(f"{type(error).__name__}: {error}")
             return replace(answer, reason=KNOWN.mask(answer.reason))
 
     def idle(self, cluster: FleetCluster, digest: str) -> bool:

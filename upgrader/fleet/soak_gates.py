@@ -33,10 +33,21 @@ class GateAnswer:
     """What the gates of a cluster say."""
 
     gate: str = ""
-    """The first one that doesn't pass; "": all do."""
+    """The first one that doesn't pass; "": all do, or it is `unknown` which ones do."""
     reason: str = ""
     deadline_seconds: float = GatePolicy().deadline_seconds
     """How long it may take to pass, as after a step of a run."""
+    unknown: bool = False
+    """Whether not even the first one was asked."""
+
+    @property
+    def passes(self) -> bool:
+        """Whether all of them do."""
+        return not self.gate and not self.unknown
+
+    def unasked(self, why: str) -> GateAnswer:
+        """That this gate can't be asked, or none of them can."""
+        return replace(self, reason=f"{'they' if self.unknown else 'it'} can't be asked: {why}")
 
 
 @dataclass
@@ -46,21 +57,28 @@ class SoakGates:
     prometheus: Callable[[HttpEndpoint], Prometheus] = prometheus_at
     _approved: dict[tuple[Path, str], Settings] = field(default_factory=dict)
 
-    def ask(self, folder: Path, files: str, names: Sequence[str], seconds: float) -> GateAnswer:
+    def ask(
+        self, folder: Path, files: str, names: Sequence[str], seconds: float, about: Callable[[GateAnswer], object]
+    ) -> GateAnswer:
         """What the gates with these names say, so many seconds after the cluster's run; `files` is the approved digest
-        of its folder. One that can't be asked doesn't pass.
+        of its folder. One that can't be asked doesn't pass. `about` gets each one before it is asked, without a reason:
+        who waits for the answer no longer knows then which one has none.
         """
+        asked = GateAnswer(unknown=True)
         try:
             settings = self._settings(folder, files)
             refuse_missing_gates(settings, names)
             with self._server(settings) as server:
                 for gate in (each for each in settings.all_metric_gates if each.name in names):
+                    asked = GateAnswer(gate.name, deadline_seconds=gate.policy.deadline_seconds)
+                    about(asked)
                     verdict = asked_after(server, gate, seconds)
                     if verdict.kind is not VerdictKind.HOLDS:
-                        return GateAnswer(gate.name, verdict.reason, gate.policy.deadline_seconds)
+                        return replace(asked, reason=verdict.reason)
         except (UpgraderError, OSError) as error:
-            said = error.message if isinstance(error, UpgraderError) else f"{error.filename}: {error.strerror}"
-            return GateAnswer(names[0], f"it can't be asked: {said}")
+            return asked.unasked(
+                error.message if isinstance(error, UpgraderError) else f"{error.filename}: {error.strerror}"
+            )
         return GateAnswer()
 
     def _settings(self, folder: Path, files: str) -> Settings:

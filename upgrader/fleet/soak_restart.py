@@ -10,7 +10,10 @@ from pathlib import Path
 
 from upgrader.app.wiring import open_api
 from upgrader.errors import ApiError
+from upgrader.fleet.at_work import works
+from upgrader.fleet.clusters import answer_of, other_cluster
 from upgrader.fleet.events import ChosenPod
+from upgrader.fleet.model import FleetCluster
 from upgrader.gates.kubernetes_kinds import LEASES, PODS, WORKLOADS
 from upgrader.model.workload import Pod
 from upgrader.ports import Kube
@@ -31,11 +34,14 @@ one that is ready.
 """
 
 
-def restart_pod(kubeconfig: Path, chosen: ChosenPod | None, *, may_begin: bool) -> Restart:
-    """The next step of a restart in the cluster that a kubeconfig leads to; unless it `may_begin`, nothing is chosen or
-    evicted. Raises ApiError, and UsageError for a kubeconfig that is wrong.
+def restart_pod(kubeconfig: Path, cluster: FleetCluster, chosen: ChosenPod | None, *, may_begin: bool) -> Restart:
+    """The next step of a restart in the cluster that a kubeconfig leads to, if it is the inventory's, and no process
+    may be changing it; unless it `may_begin`, nothing is chosen or evicted. Raises ApiError, and UsageError for a
+    kubeconfig that is wrong.
     """
     with open_api(kubeconfig, _SECONDS) as kube:
+        if why := other_cluster(answer_of(kube), cluster) or works(kube, cluster.folder):
+            return f"no pod is restarted: {why}"
         return restarted(kube, chosen, may_begin=may_begin)
 
 
@@ -49,13 +55,16 @@ def restarted(kube: Kube, chosen: ChosenPod | None, *, may_begin: bool = True) -
         ready, name = sum(pod.ready and not pod.deleting for pod in pods), f"{_NAMESPACE}/{chosen.component}"
         if replicas < _LEAST:  # it was deleted or scaled down: no pod has shown that it can start again
             return f"Deployment {name} is missing or has fewer than {_LEAST} replicas since {chosen.pod} was chosen"
+        if replicas < chosen.replicas:  # it may have been removed for that, and none started in its place
+            fewer = f"Deployment {name} was scaled from {chosen.replicas} to {replicas} since {chosen.pod} was chosen"
+            return _choose(kube) if may_begin else f"{fewer}: no pod has shown that it can start again"
         said = f"Deployment {name} has {ready} of {replicas} ready pods"
         return "" if ready >= replicas else f"{said} since {chosen.pod} was evicted"
     if old.deleting:
         return f"pod {_NAMESPACE}/{chosen.pod}, which was evicted, is still terminating"
     if not may_begin:
         return f"pod {_NAMESPACE}/{old.name} was not evicted yet, and is not outside of the cluster's windows"
-    if old not in _followers(kube, chosen.component):  # so it was not evicted yet
+    if old not in _followers(kube, chosen.component)[0]:  # so it was not evicted yet
         return _choose(kube)
     try:
         kube.evict(old.name, _NAMESPACE, uid=old.uid)
@@ -66,17 +75,18 @@ def restarted(kube: Kube, chosen: ChosenPod | None, *, may_begin: bool = True) -
 
 def _choose(kube: Kube) -> Restart:
     for component in _COMPONENTS:
-        if found := _followers(kube, component):
+        found, replicas = _followers(kube, component)
+        if found:
             first = min(found, key=lambda pod: pod.name)
-            return ChosenPod(component, first.name, first.uid)
+            return ChosenPod(component, first.name, first.uid, replicas)
     return (
         f"neither {' nor '.join(_COMPONENTS)} has a pod that can be restarted: one that doesn't lead, of two or more "
         "which are all ready"
     )
 
 
-def _followers(kube: Kube, component: str) -> tuple[Pod, ...]:
-    """The pods of a component that may be evicted."""
+def _followers(kube: Kube, component: str) -> tuple[tuple[Pod, ...], int]:
+    """The pods of a component that may be evicted, and how many pods it has then."""
     pods, replicas = _pods(kube, component)
     holder = str(((kube.get(LEASES, component, _NAMESPACE) or {}).get("spec") or {}).get("holderIdentity") or "")
     host = holder.rpartition("_")[0]  # a pod's name, or on the host's network its node's
@@ -84,7 +94,7 @@ def _followers(kube: Kube, component: str) -> tuple[Pod, ...]:
     leaders = [pod for pod in pods if host in (pod.name, pod.node)]
     # Both are written down as they are, in the journal of all clusters.
     named = all(len(text) <= _NAME_CHARACTERS for pod in pods for text in (pod.name, pod.uid))
-    return tuple(pod for pod in pods if pod not in leaders) if whole and leaders and named else ()
+    return tuple(pod for pod in pods if pod not in leaders) if whole and leaders and named else (), replicas
 
 
 def _pods(kube: Kube, component: str) -> tuple[tuple[Pod, ...], int]:

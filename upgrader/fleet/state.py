@@ -77,11 +77,14 @@ class ClusterState:
     """When it last passed the check at the end of a soak."""
     soak_reason: str = ""
     """Why it didn't pass."""
+    soak_since: datetime | None = None
+    """Since when it hasn't."""
     gate: str | None = None
     """Of the gates of its soak, the first one that didn't pass when they were asked last; "": all did; None: they
     weren't asked.
     """
     gate_reason: str = ""
+    """Why it didn't pass, or none could be asked."""
     gate_since: datetime | None = None
     """Since when not all of them have passed."""
     gate_failed: bool = False
@@ -109,10 +112,15 @@ class ClusterState:
         return self.phase == "interrupted" and self.interruptions <= RETRIES
 
     @property
+    def gate_shut(self) -> bool:
+        """Whether a gate of its soak didn't pass, or none could be asked."""
+        return self.gate_since is not None
+
+    @property
     def may_be_skipped(self) -> bool:
         """Whether it may be left out: it isn't running, and if it has succeeded, its soak can't end."""
         if self.phase == "succeeded":
-            return bool(self.soak_reason or self.gate)
+            return bool(self.soak_reason) or self.gate_shut
         return self.phase not in ("running", "skipped")
 
     @property
@@ -237,7 +245,7 @@ def _cluster_after(
             begun = replace(cluster, phase="running", since=time, attempt=event.attempt, before=event.before)
             if not event.resume:
                 begun = replace(begun, run="", unended=False, worked=0.0)
-            begun = replace(begun, soaked=None, soak_reason="", counted={}, servers=1)
+            begun = replace(begun, soaked=None, soak_reason="", soak_since=None, counted={}, servers=1)
             return replace(_unasked(begun), chosen=None, pod_restarted=False)
         case ClusterEnded() if cluster.phase == "skipped":
             return replace(cluster, run=event.run, unended=event.open)  # a person has ended it
@@ -255,16 +263,17 @@ def _cluster_after(
                 reason=event.reason,
             )
         case SoakChecked():
-            return replace(cluster, soaked=time if event.passed else cluster.soaked, soak_reason=event.reason)
+            since = None if event.passed else cluster.soak_since or time
+            soaked = time if event.passed else cluster.soaked
+            return replace(cluster, soaked=soaked, soak_reason=event.reason, soak_since=since)
         case PodChosen():
-            return replace(cluster, chosen=event.chosen, restart_since=time)
+            return replace(cluster, chosen=event.chosen, restart_since=time, soak_reason="", soak_since=None)
         case PodRestarted():
-            return replace(cluster, pod_restarted=True, restart_since=time, soak_reason="")
+            return replace(cluster, pod_restarted=True, restart_since=time, soak_reason="", soak_since=None)
         case SoakGateChecked():
-            since = (cluster.gate_since or time) if event.gate else None
-            return replace(
-                cluster, gate=event.gate, gate_reason=event.reason, gate_since=since, gate_failed=event.failed
-            )
+            since = (cluster.gate_since or time) if event.gate or event.unknown else None
+            gate = None if event.unknown else event.gate
+            return replace(cluster, gate=gate, gate_reason=event.reason, gate_since=since, gate_failed=event.failed)
         case RequestsCounted():
             counted = {**cluster.counted, event.server: event.requests}
             return replace(cluster, counted=counted, servers=event.servers)

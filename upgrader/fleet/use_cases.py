@@ -35,7 +35,7 @@ from upgrader.fleet.events import (
 )
 from upgrader.fleet.inputs import (
     Inputs,
-    approved_settings,
+    inputs_and_settings,
     inputs_of,
     kubeconfig_of,
     own_pins,
@@ -297,10 +297,8 @@ def _inputs(folder: Path, fleet: Fleet, cluster: FleetCluster) -> Inputs:
     """What is approved of a cluster now. Raises UsageError that names it."""
     with KNOWN.apart():
         try:
-            inputs = inputs_of(folder, cluster.folder, fleet.commands, os.environ)
-            gates = fleet.stage_of[cluster.name].soak_gates
-            if gates:
-                refuse_missing_gates(approved_settings(cluster.folder, inputs.files), gates)
+            inputs, settings = inputs_and_settings(folder, cluster.folder, fleet.commands, os.environ)
+            refuse_missing_gates(settings, fleet.stage_of[cluster.name].soak_gates)
             return inputs
         except UsageError as error:
             raise UsageError(
@@ -407,10 +405,10 @@ def unpause(folder: Path) -> None:
     _ask(campaign, Unpaused(own_name()))
 
 
-def retry(folder: Path, cluster: str) -> str:
+def retry(folder: Path, cluster: str) -> str | None:
     """Run a cluster again that failed, was skipped or has a problem, with the same pins, also once the campaign has
-    ended; or, if a gate has failed in its soak, only ask that again, and return its name. Raises UsageError for any
-    other.
+    ended; or, if a gate has failed in its soak, only ask that again, and return its name, "" if it isn't known which
+    one it is. Raises UsageError for any other.
     """
     campaign = _newest(folder)
     state = _known(campaign.state(), cluster)
@@ -426,8 +424,8 @@ def retry(folder: Path, cluster: str) -> str:
             "During its soak, `upgrader fleet run` checks it again. To upgrade it again: upgrader fleet run --new",
         ),
     }
-    gate = state.gate if state.phase == "succeeded" and state.gate_failed else ""
-    if gate:
+    again = state.phase == "succeeded" and state.gate_failed
+    if again:
         del refusals["succeeded"]
     if not state.problem:
         refusals["waiting"] = (
@@ -436,7 +434,7 @@ def retry(folder: Path, cluster: str) -> str:
         )
     _refuse(state, "retried", refusals)
     _ask(campaign, RetryRequested(cluster, own_name()))
-    return gate or ""
+    return (state.gate or "") if again else None
 
 
 def skip(folder: Path, cluster: str, reason: str) -> str:

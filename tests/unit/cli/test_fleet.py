@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -25,6 +26,7 @@ from tests.unit.fleet.test_open_runs import write_later
 from tests.unit.ui.test_plan_markdown import document
 from upgrader import __version__
 from upgrader.app import upgrade
+from upgrader.app.run_inputs import inputs_digest
 from upgrader.cli import fleet as fleet_commands
 from upgrader.cli import main as entry
 from upgrader.cli.approved_inputs import read_copies, with_approved_inputs
@@ -34,6 +36,7 @@ from upgrader.config.load import load_settings
 from upgrader.engine.journal.journal_file import JOURNAL, Journal
 from upgrader.errors import ApiUnavailable, Blocked, CampaignStopped, Interrupted, Locked, UsageError
 from upgrader.fleet import campaigns, clusters, job_objects, job_process, use_cases
+from upgrader.fleet import inputs as fleet_inputs
 from upgrader.fleet.campaigns import Campaign, newest_campaign
 from upgrader.fleet.clusters import Answer
 from upgrader.fleet.coordinator import Coordinator
@@ -52,6 +55,7 @@ from upgrader.gates.kubernetes_kinds import NAMESPACES
 from upgrader.model.event import RunEnded, RunStarted
 from upgrader.model.outcome import RunOutcome
 from upgrader.model.run_kind import RunKind
+from upgrader.model.settings import Settings
 from upgrader.model.version import KubernetesVersion
 
 TARGET = KubernetesVersion.release("v1.37.1")
@@ -300,6 +304,24 @@ def test_gate_that_a_folder_lacks(folder: Path) -> None:
         fleet(folder, "run", "--yes")
 
 
+def test_folder_is_read_once_for_its_approval(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder may have gigabytes: all of it is read once, also where the soak of its stage has gates."""
+    (folder / "fleet.yaml").write_text(FLEET.replace("{for: 24h}", "{for: 24h, gates: [errors]}"))
+    gates = "{metrics: [{metric: errors, query: x, max: 1}]}"
+    server = "{prometheus: {url: https://prometheus.example.com}}"
+    text = f"kubernetesVersion: v1.36.3\nobservability: {server}\ngates: {gates}\n"
+    (folder / "clusters/a/upgrader.yaml").write_text(text)
+    read = Counter[str]()
+
+    def counted(settings: Settings) -> str:
+        read[settings.folder.name] += 1
+        return inputs_digest(settings)
+
+    monkeypatch.setattr(fleet_inputs, "inputs_digest", counted)
+    with use_cases.open_campaign(folder, lambda *_: None):
+        assert read == {"a": 1, "b": 1, "c": 1}
+
+
 def test_gate_that_has_failed_is_asked_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A person's `retry` of a cluster that has succeeded is taken only if a gate has failed in its soak; it says that
     no run is repeated.
@@ -315,6 +337,9 @@ def test_gate_that_has_failed_is_asked_again(folder: Path, monkeypatch: pytest.M
     monkeypatch.setattr(Campaign, "state", lambda _: replace(state, clusters={"a": failed}))
     monkeypatch.setattr(fleet_commands, "_refresh", lambda _: None)
     assert "Gate errors of a will be asked again" in fleet(folder, "retry", "a").stderr
+    unknown = replace(failed, gate=None)
+    monkeypatch.setattr(Campaign, "state", lambda _: replace(state, clusters={"a": unknown}))
+    assert "The gates of a will be asked again" in fleet(folder, "retry", "a").stderr
 
 
 def test_new_campaign_after_an_adoption_that_was_killed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from threading import Event
+from threading import Event, Thread
+from typing import Any
 
 import pytest
 
@@ -38,12 +39,13 @@ from upgrader.fleet.events import (
 )
 from upgrader.fleet.inputs import Inputs, inputs_of
 from upgrader.fleet.inquiry import Inquiry
+from upgrader.fleet.model import FleetCluster
 from upgrader.fleet.outcomes import CommandEnd, Sign
 from upgrader.fleet.questions import Questions
 from upgrader.fleet.reading import read_fleet
 from upgrader.fleet.soak_gates import GateAnswer
 from upgrader.fleet.soak_restart import Restart
-from upgrader.fleet.state import CampaignState
+from upgrader.fleet.state import CampaignState, ClusterState
 from upgrader.fleet.unread import Unread
 from upgrader.model.event import RunEnded, RunStarted
 from upgrader.model.run_kind import RunKind
@@ -91,6 +93,8 @@ class Machine:
         self.unwritable: set[str] = set()
         self.written: datetime | None = None
         """When the processes have written something last."""
+        self.signs = 0
+        """How often that was asked."""
         self.at_ask: dict[str, Callable[[], object]] = {}
         """What happens while a cluster is asked."""
         self.at_prepare: dict[str, Callable[[], object]] = {}
@@ -108,8 +112,14 @@ class Machine:
         self.evicted: list[tuple[str, str]] = []
         """Cluster and UID, of each eviction that had an effect."""
         self.at_eviction: Callable[[], object] = lambda: None
+        self.no_pod = ""
+        """Why no pod of any cluster can be restarted."""
         self.at_gate: Callable[[], object] = lambda: None
-        """What happens while gates are asked."""
+        """What happens while a gate is asked."""
+        self.at_settings: Callable[[], object] = lambda: None
+        """What happens before the first one is."""
+        self.gate_asked = "errors"
+        """Which one that is."""
         self.gates_asked: list[tuple[Path, str, Sequence[str], float]] = []
         self.at_work = ""
         """Why a process may be changing each cluster."""
@@ -135,14 +145,21 @@ class Machine:
             raise self.answered
         return self.answered
 
-    def gates(self, folder: Path, files: str, names: Sequence[str], seconds: float) -> GateAnswer:
+    def gates(
+        self, folder: Path, files: str, names: Sequence[str], seconds: float, about: Callable[[GateAnswer], object]
+    ) -> GateAnswer:
+        self.at_settings()
+        about(GateAnswer(self.gate_asked, deadline_seconds=self.gate.deadline_seconds))
         self.at_gate()
         self.gates_asked.append((folder, files, names, seconds))
         return self.gate
 
-    def restart(self, kubeconfig: Path, chosen: ChosenPod | None, *, may_begin: bool) -> Restart:
+    def restart(self, kubeconfig: Path, cluster: FleetCluster, chosen: ChosenPod | None, *, may_begin: bool) -> Restart:
         assert may_begin, "there is no window"
         name = server_of(kubeconfig)
+        assert name == cluster.name
+        if self.no_pod:
+            return self.no_pod
         uid = self.pods.setdefault(name, "old")
         if chosen is None:
             return ChosenPod("kube-scheduler", f"kube-scheduler-{uid}", uid)
@@ -179,6 +196,7 @@ class Machine:
         return self.processes.get(attempt, 0) > 0
 
     def sign(self, attempt: Path) -> Sign:
+        self.signs += 1
         return Sign("process 7", self.written)
 
     def end(self, attempt: Path) -> CommandEnd | None:
@@ -512,18 +530,105 @@ def test_gate_that_has_failed_stays_failed(machine: Machine) -> None:
     assert len(machine.gates_asked) > asked and state.clusters["a"].gate_failed and "gate errors of a" in decision.stop
 
 
-def test_gate_of_a_cluster_that_answers_too_late(machine: Machine) -> None:
-    """Whose folder or server hangs doesn't pass: what isn't known keeps the soak from ending."""
-    (machine.folder / "fleet.yaml").write_text(FLEET.replace("{for: 3m}", "{for: 3m, gates: [errors]}"))
+GATES = FLEET.replace("{for: 3m}", "{for: 3m, gates: [errors, orders]}")
+
+
+def one_whose_gates_hang(machine: Machine, at: str) -> ClusterState:
+    """What is known of `a`, whose gates have passed once, when the look's time ends with the question at `at`."""
+    (machine.folder / "fleet.yaml").write_text(GATES)
     one = coordinator(machine, begun(machine))
     look_until(one, lambda state: state.clusters["a"].gate == "")
-    one.inquiry = Inquiry(seconds=0.0)
+    one.inquiry = _Late(there := Event())
     hangs = Event()
-    machine.at_gate = lambda: hangs.wait(stretched(60))
+
+    def hang() -> None:
+        there.set()
+        hangs.wait(stretched(60))
+
+    setattr(machine, at, hang)
     machine.clock.sleep(61)
     one.look()
     hangs.set()
-    assert one.campaign.state().clusters["a"].gate == "errors"
+    return one.campaign.state().clusters["a"]
+
+
+class _Late(Inquiry[Any, Any]):
+    """A look whose time is over once a question has come so far, and not before."""
+
+    def __init__(self, there: Event) -> None:
+        super().__init__()
+        self.there = there
+
+    def answers(self, questions: Mapping[Any, Callable[[], Any]]) -> Iterator[tuple[Any, Any]]:
+        for about, question in questions.items():
+            Thread(target=question, daemon=True).start()
+            assert self.there.wait(stretched(60))
+            yield about, None
+
+
+def test_gate_that_answers_too_late(machine: Machine) -> None:
+    """The one that was asked when the time was over is named, and not the first one, which has passed."""
+    machine.gate_asked = "orders"
+    a = one_whose_gates_hang(machine, "at_gate")
+    assert a.gate == "orders" and a.gate_reason.startswith("it has not answered within the 20 s that all gates")
+
+
+def test_gates_of_a_folder_that_hangs(machine: Machine) -> None:
+    """None was asked, so that none of them is named; that they passed before counts no more."""
+    a = one_whose_gates_hang(machine, "at_settings")
+    assert a.gate is None and a.gate_shut and a.may_be_skipped
+    assert a.gate_reason == "they can't be asked: its cluster's folder was not read within 20 s"
+
+
+def test_slow_api_takes_no_time_of_gates(machine: Machine) -> None:
+    """Gates pass while the API of their cluster takes all of a look's time: only the API is named."""
+    (machine.folder / "fleet.yaml").write_text(GATES)
+    one = coordinator(machine, begun(machine))
+    look_until(one, lambda state: state.clusters["a"].gate == "")
+    hangs = Event()
+    one.inquiry = _LateApi(hangs)
+    machine.at_ask["a"] = lambda: hangs.wait(stretched(60))
+    machine.clock.sleep(200)
+    asked = len(machine.gates_asked)
+    decision, state = one.look()
+    assert len(machine.gates_asked) == asked + 1 and not hangs.is_set()
+    hangs.set()
+    assert state.clusters["a"].gate == "" and "a: it has not answered within" in decision.stages["canary"].reason
+
+
+class _LateApi(Inquiry[Any, Any]):
+    """A look whose time is over when all but the API has answered."""
+
+    def __init__(self, hangs: Event) -> None:
+        super().__init__()
+        self.hangs = hangs
+
+    def answers(self, questions: Mapping[Any, Callable[[], Any]]) -> Iterator[tuple[Any, Any]]:
+        for about, question in questions.items():
+            if about.gates:
+                yield about, question()
+            else:
+                Thread(target=question, daemon=True).start()
+                yield about, None
+
+
+def test_soak_does_not_end_by_an_older_answer_of_its_gates(machine: Machine) -> None:
+    """A gate that passed a minute ago and fails at the soak's end keeps it from ending, and that is one entry."""
+    (machine.folder / "fleet.yaml").write_text(GATES)
+    campaign = begun(machine)
+    one = coordinator(machine, campaign)
+    look_until(one, lambda state: state.clusters["a"].gate == "")
+    machine.gate = GateAnswer("orders", "4 now", 3600.0)
+    machine.clock.sleep(190)
+    state = one.look()[1]
+    assert state.clusters["a"].soaked is None and state.clusters["a"].soak_reason == "its gate orders doesn't pass"
+    before = (campaign.folder / JOURNAL).read_bytes()
+    machine.clock.sleep(61)
+    one.look()
+    assert (campaign.folder / JOURNAL).read_bytes() == before
+    machine.gate = GateAnswer()
+    machine.clock.sleep(61)
+    assert one.run(lambda *_: None)[0].done
 
 
 RESTART = FLEET.replace("{for: 3m}", "{for: 3m, restart: true}")
@@ -544,6 +649,26 @@ def test_killed_at_each_append_of_a_restart(
     assert machine.evicted == [("a", "old")] and campaign.state().clusters["a"].pod_restarted
 
 
+def test_windows_that_are_too_short_for_a_restart(machine: Machine) -> None:
+    """That is one entry of the journal, and not one each minute; the cluster can be skipped."""
+    window = '  windows: [{selector: {}, cron: "* * * * *", duration: 5m, timeZone: UTC}]\n  expectedRun: 2m\n'
+    (machine.folder / "fleet.yaml").write_text(RESTART + window)
+    campaign = begun(machine)
+    one = coordinator(machine, campaign)
+    look_until(one, lambda state: state.clusters["a"].phase == "succeeded")
+    machine.clock.sleep(200)
+    one.look()
+    before = (campaign.folder / JOURNAL).read_bytes()
+    assert b"leave no time for the restart of a pod" in before
+    for _ in range(3):
+        machine.clock.sleep(61)
+        decision, state = one.look()
+        assert decision.stages["canary"].person and state.clusters["a"].may_be_skipped
+    assert (campaign.folder / JOURNAL).read_bytes() == before and machine.evicted == []
+    campaign.ask(ClusterSkipped("a", "me", "short"), machine.clock)
+    assert one.look()[1].clusters["a"].phase == "skipped"
+
+
 def test_killed_after_an_eviction(machine: Machine) -> None:
     """An eviction of which no answer came is repeated for the same pod, and evicts no other."""
     (machine.folder / "fleet.yaml").write_text(RESTART)
@@ -557,24 +682,21 @@ def test_killed_after_an_eviction(machine: Machine) -> None:
     assert machine.evicted == [("a", "old")]
 
 
-@pytest.mark.parametrize("why", ["at work", "other cluster"])
-def test_pod_that_must_not_be_restarted(machine: Machine, why: str) -> None:
-    """None is evicted in a cluster that a process changes at that time, or in another one than the inventory's."""
+def test_pod_that_can_not_be_restarted(machine: Machine) -> None:
+    """The reason is written down once, and the cluster may be skipped; once it is gone, the soak ends."""
     (machine.folder / "fleet.yaml").write_text(RESTART)
     one = coordinator(machine, begun(machine))
+    machine.no_pod = "no pod is restarted: its lock is held by ann"
     look_until(one, lambda state: state.clusters["a"].phase == "succeeded")
-    if why == "at work":
-        machine.at_work = "its lock is held by ann"
-    else:
-        machine.answers["a"] = machine.answers["b"]
     machine.clock.sleep(61)
     state = one.look()[1]
-    said = "its lock is held by ann" if why == "at work" else "leads to the cluster with the UID u2"
-    assert (
-        state.clusters["a"].soak_reason.startswith("no pod is restarted: ") and said in state.clusters["a"].soak_reason
-    )
-    assert machine.evicted == []
-    machine.at_work, machine.answers["a"] = "", Answer("u1", TARGET)
+    assert state.clusters["a"].soak_reason == machine.no_pod and state.clusters["a"].may_be_skipped
+    before = (one.campaign.folder / JOURNAL).read_bytes()
+    for _ in range(5):
+        machine.clock.sleep(61)
+        one.look()
+    assert (one.campaign.folder / JOURNAL).read_bytes() == before and machine.evicted == []
+    machine.no_pod = ""
     assert one.run(lambda *_: None)[0].done and machine.evicted == [("a", "old")]
 
 
@@ -592,7 +714,7 @@ def test_gate_that_can_not_be_asked(machine: Machine, moved: bool) -> None:
         machine.at_gate = lambda: int("x")
     machine.clock.sleep(61)
     reason = one.look()[1].clusters["a"].gate_reason
-    assert reason.startswith("it can't be asked: ")
+    assert reason.startswith("they can't be asked: " if moved else "it can't be asked: ")
     assert ("is now a link to another folder" if moved else "ValueError: invalid literal") in reason
 
 
@@ -1052,6 +1174,9 @@ def test_run_that_hangs(machine: Machine) -> None:
     one.look()
     machine.processes = dict.fromkeys(machine.processes, 10**6)
     machine.written = machine.clock.now()
+    machine.clock.sleep(SILENT_SECONDS - 1)
+    one.look()
+    assert machine.signs == 0, "it can't be silent for an hour yet: a Job isn't asked for its log"
     decision, state = one.run(lambda *_: None)
     assert state.clusters["a"].problem == "silent" and decision.stages["canary"] == Wait("a person: a", person=True)
     said = decision.waits["a"].reason

@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from upgrader.fleet.coordinator import goes_on
+from upgrader.fleet.cron import Cron
 from upgrader.fleet.decide import ANSWER_SECONDS, Decision, Held, Skip, Start, Wait, decide, needed_seconds
 from upgrader.fleet.events import (
     CampaignContinued,
@@ -37,7 +38,7 @@ from upgrader.fleet.events import (
 from upgrader.fleet.model import Domains, Fleet, FleetCluster, MaxFailures, OnUnreachable, Stage
 from upgrader.fleet.selectors import Requirement, Selector
 from upgrader.fleet.state import CampaignState, fold
-from upgrader.fleet.windows import Exclusion
+from upgrader.fleet.windows import Exclusion, Window
 from upgrader.model.health_before import IntOrPercent
 from upgrader.model.version import KubernetesVersion
 
@@ -193,10 +194,12 @@ def test_soak_with_a_restart() -> None:
     assert played.tell(chosen).decide().restarts == ("a2",)
     played.tell(Paused("me", "lunch"))
     assert played.decide().restarts == ()
-    played.tell(Unpaused("me"), PodRestarted("a2"), SoakChecked("a1", passed=False, reason="no follower"))
+    played.tell(Unpaused("me"), PodRestarted("a2"))
+    played.tell(SoakChecked("a1", passed=False, reason="no follower"), minutes=1)
     assert played.decide().restarts == ("a1",)
-    played.tell(SoakChecked("a2", passed=True), minutes=60)
+    played.tell(SoakChecked("a2", passed=True), minutes=59)
     decision = played.decide()
+    assert decision.soaks == (), "it has yet to be restarted"
     assert decision.starts == () and decision.stages["a"].reason.endswith("must answer at the target: a1: no follower")
     assert played.tell(PodRestarted("a1"), SoakChecked("a1", passed=True)).starts == ["b1"]
 
@@ -235,6 +238,62 @@ def test_restart_in_a_window_long_after_the_soak() -> None:
         played.tell(PodRestarted(name), minutes=59)
     assert played.decide().soaks == ("a1", "a2") and played.decide().stages["a"].timed
     assert played.tell(minutes=120).decide().stages["a"].person, "one that never answers is a person's"
+
+
+def test_cluster_in_which_no_pod_can_be_chosen() -> None:
+    """It keeps no other cluster waiting for its restart, and after an hour holds no place at all: a person is called,
+    with what to do, while it is asked on; the campaign goes on once it is left out.
+    """
+    soaking = stage("a", max_concurrency=IntOrPercent(1), soak_seconds=60.0, soak_restart=True)
+    played = Campaign(fleet(soaking, stage("b"), clusters="a1 a2 b1")).ran("a1").ran("a2").tell(minutes=1)
+    played.tell(SoakChecked("a1", passed=False, reason="no follower"))
+    assert played.decide().restarts == ("a2",)
+    played.tell(SoakChecked("a2", passed=False, reason="no follower"), minutes=1)
+    assert played.decide().restarts == ("a1",) and played.decide().stages["a"].timed
+    played.tell(minutes=60)
+    decision = played.decide()
+    assert decision.restarts == decision.evictions == ("a1", "a2") and decision.soaks == ()
+    wait = Wait("a person: no follower; to leave it out: upgrader fleet skip a2 --reason TEXT", person=True)
+    assert decision.waits["a2"] == wait and decision.stages["a"].person and not goes_on(decision, played.state)
+    played.tell(PodChosen("a2", ChosenPod("kube-scheduler", "kube-scheduler-1", "u")))
+    assert played.decide().restarts == ("a2", "a1") and played.decide().stages["a"].timed
+    played.tell(PodRestarted("a2"), SoakChecked("a2", passed=True), minutes=1)
+    assert played.decide().stages["a"].person and "a1: no follower" in played.decide().stages["a"].reason
+    assert played.tell(ClusterSkipped("a1", "me", "one replica")).starts == ["b1"]
+
+
+def test_windows_that_are_too_short_for_a_restart() -> None:
+    """It is said at once which cluster's windows leave no time for it, and a person is called after the soak."""
+    short = Window(Selector(), Cron.parse("0 0 * * *"), 300.0, ZoneInfo("UTC"))
+    soaking = stage("a", soak_seconds=600.0, soak_restart=True)
+    played = Campaign(fleet(soaking, stage("b"), clusters="a1 b1", windows=(short,))).ran("a1")
+    said = "its windows and exclusions leave no time for the restart of a pod, which takes 10 minutes"
+    assert played.decide().unrestartable == {"a1": said} and said in played.decide().waits["a1"].reason
+    assert played.decide().stages["a"].timed
+    played.tell(SoakChecked("a1", passed=False, reason=said), minutes=10)
+    decision = played.decide()
+    assert (decision.soaks, decision.restarts) == ((), ()) and decision.stages["a"].person
+    assert f"a1: {said}" in decision.stages["a"].reason
+    assert not played.tell(ClusterSkipped("a1", "me", "short")).decide().unrestartable
+
+
+def test_gates_that_were_not_asked() -> None:
+    """It is unknown whether they pass: the soak doesn't end, none of them is named, and if that lasts, starts stop."""
+    soaking = stage("a", max_concurrency=IntOrPercent(1), soak_gates=("errors", "orders"))
+    played = Campaign(fleet(soaking, stage("b"), clusters="a1 a2 b1")).ran("a1").ran("a2")
+    played.tell(SoakGateChecked("a1"), SoakGateChecked("a2"))
+    played.tell(SoakGateChecked("a1", reason="not read", unknown=True))
+    played.tell(SoakChecked("a1", passed=True), SoakChecked("a2", passed=True))
+    assert played.starts == [] and played.decide().gates == ("a1",)
+    assert "a1: its gates are unknown: not read" in played.decide().stages["a"].reason
+    before = played.state
+    assert played.tell(ClusterSkipped("a1", "me", "not read")).state.clusters["a1"].phase == "skipped"
+    played.state = before
+    played.tell(SoakGateChecked("a1", reason="not read", failed=True, unknown=True))
+    said = "stage a: it is unknown for too long whether the gates of a1 pass: not read; to ask them again: upgrader"
+    assert played.decide().stop.startswith(said)
+    assert played.tell(RetryRequested("a1", "me")).decide().gates == ("a1",)
+    assert played.tell(SoakGateChecked("a1")).starts == ["b1"]
 
 
 def test_approval() -> None:

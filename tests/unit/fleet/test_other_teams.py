@@ -177,7 +177,7 @@ def test_clusters_are_asked_at_once(machine: Machine) -> None:
     assert machine.begun == {"a": 1, "b": 1, "c": 1} and not both.broken
 
 
-class _Mount(Inquiry[Any]):
+class _Mount(Inquiry[str, Any]):
     """Folders of which that of `b` hangs."""
 
     def answers(self, questions: Mapping[str, Callable[[], Any]]) -> Iterator[tuple[str, Any]]:

@@ -36,6 +36,7 @@ class Asked:
         self.prometheus = FakePrometheus({"errors": (({}, 0.0),), "orders": (({}, 5.0),)})
         self.tokens: list[str] = []
         self.gates = SoakGates(self.open)
+        self.about: list[GateAnswer] = []
 
     def open(self, endpoint: HttpEndpoint) -> Prometheus:
         assert endpoint.url == "https://prometheus.example.com" and endpoint.token_file
@@ -43,7 +44,8 @@ class Asked:
         return self.prometheus
 
     def ask(self, seconds: float = 600.0, *names: str) -> GateAnswer:
-        return self.gates.ask(self.folder, self.files, names or NAMES, seconds)
+        self.about.clear()
+        return self.gates.ask(self.folder, self.files, names or NAMES, seconds, self.about.append)
 
 
 @pytest.fixture
@@ -71,7 +73,15 @@ def test_blind_gate_does_not_pass(asked: Asked) -> None:
     asked.prometheus.refused, asked.prometheus.lost = "", 3
     assert "only 3 of 30 values" in asked.ask().reason
     answer = asked.ask(600.0, "latency")
-    assert answer.gate == "latency" and "upgrader.yaml has no metric gate latency" in answer.reason
+    assert answer.unknown and "upgrader.yaml has no metric gate latency" in answer.reason
+
+
+def test_gate_is_named_before_it_is_asked(asked: Asked) -> None:
+    """Who waits no longer for the answer can say which gate has none, and how long that may take to pass."""
+    assert asked.ask().passes
+    assert asked.about == [GateAnswer("errors", deadline_seconds=600.0), GateAnswer("orders", deadline_seconds=240.0)]
+    asked.prometheus.series["errors"] = (({}, 0.3),)
+    assert asked.ask().gate == "errors" and [each.gate for each in asked.about] == ["errors"]
 
 
 def test_only_what_was_approved_is_asked(asked: Asked) -> None:
@@ -83,7 +93,8 @@ def test_only_what_was_approved_is_asked(asked: Asked) -> None:
     assert asked.ask() == GateAnswer()
     asked.gates = SoakGates(asked.open)
     answer = asked.ask()
-    assert answer.gate == "errors" and "has changed since it was approved" in answer.reason
+    assert (answer.gate, answer.unknown, answer.passes) == ("", True, False) and asked.about == []
+    assert answer.reason.startswith("they can't be asked: ") and "has changed since it was approved" in answer.reason
 
 
 def test_token_is_read_from_its_folder_alone(asked: Asked, tmp_path: Path) -> None:
@@ -94,5 +105,5 @@ def test_token_is_read_from_its_folder_alone(asked: Asked, tmp_path: Path) -> No
     (asked.folder / "token").unlink()
     (asked.folder / "token").symlink_to(secret)
     answer = asked.ask()
-    assert answer.gate == "errors" and "it can't be asked" in answer.reason and "token" in answer.reason
+    assert answer.unknown and "they can't be asked" in answer.reason and "token" in answer.reason
     assert asked.tokens == ["prom-token-1\n"]

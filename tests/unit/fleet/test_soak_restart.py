@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from testkit.fakes.clock import FakeClock
 from testkit.fakes.kube import FakeKube
+from upgrader.engine.locks.cluster_lock import acquire
+from upgrader.engine.locks.lease_object import Holder
 from upgrader.errors import ApiError
 from upgrader.fleet import soak_restart
 from upgrader.fleet.events import ChosenPod
+from upgrader.fleet.model import FleetCluster
 from upgrader.fleet.soak_restart import restart_pod, restarted
-from upgrader.gates.kubernetes_kinds import LEASES, PODS, WORKLOADS
+from upgrader.gates.kubernetes_kinds import LEASES, NAMESPACES, PODS, WORKLOADS
 from upgrader.ports import Kube
 
 SCHEDULER, MANAGER = "kube-scheduler", "kube-controller-manager"
@@ -63,7 +68,7 @@ def test_follower_is_evicted_once(leader: str) -> None:
     kube = FakeKube()
     put(kube, SCHEDULER, "s-a", "s-b", leader=leader)
     chosen = restarted(kube, None)
-    assert chosen == ChosenPod(SCHEDULER, "s-b", "uid-s-b")
+    assert chosen == ChosenPod(SCHEDULER, "s-b", "uid-s-b", 2)
     assert kube.get(PODS, "s-b", "kube-system"), "nothing is evicted before it is written down"
     assert isinstance(chosen, ChosenPod)
     assert restarted(kube, chosen) == "pod kube-system/s-b was evicted"
@@ -100,14 +105,14 @@ def test_only_where_it_costs_no_leader() -> None:
     kube.evict("s-a", "kube-system", uid="uid-s-a")
     assert restarted(kube, None) == NOTHING
     put(kube, MANAGER, "m-a", "m-b", leader="m-b_5f0c")
-    assert restarted(kube, None) == ChosenPod(MANAGER, "m-a", "uid-m-a")
+    assert restarted(kube, None) == ChosenPod(MANAGER, "m-a", "uid-m-a", 2)
 
 
 def test_pod_that_leads_by_now() -> None:
     """One that has become the leader since it was chosen isn't evicted: another one is chosen."""
     kube = FakeKube()
     put(kube, SCHEDULER, "s-a", "s-b", leader="s-b_5f0c")
-    assert restarted(kube, ChosenPod(SCHEDULER, "s-b", "uid-s-b")) == ChosenPod(SCHEDULER, "s-a", "uid-s-a")
+    assert restarted(kube, ChosenPod(SCHEDULER, "s-b", "uid-s-b")) == ChosenPod(SCHEDULER, "s-a", "uid-s-a", 2)
     assert kube.get(PODS, "s-b", "kube-system")
 
 
@@ -139,6 +144,30 @@ def test_component_that_is_gone_was_not_restarted(left: int | None) -> None:
     assert isinstance(said, str) and "kube-system/kube-scheduler" in said
 
 
+@pytest.mark.parametrize("may_begin", [True, False])
+def test_scaling_down_is_no_restart(may_begin: bool) -> None:
+    """A chosen pod that is gone because there are fewer replicas now shows nothing, although all others are ready: in a
+    window, another one is chosen; as many ready pods as when it was chosen show that one has started.
+    """
+    kube = FakeKube()
+    put(kube, SCHEDULER, "s-a", "s-b", "s-c", leader="s-a_5f0c")
+    chosen = restarted(kube, None)
+    assert chosen == ChosenPod(SCHEDULER, "s-b", "uid-s-b", 3)
+    kube.delete(PODS, "s-b", "kube-system")
+    kube.patch(WORKLOADS["Deployment"], SCHEDULER, {"spec": {"replicas": 2}}, "kube-system")
+    said = (
+        "Deployment kube-system/kube-scheduler was scaled from 3 to 2 since s-b was chosen: no pod has shown that it "
+        "can start again"
+    )
+    assert restarted(kube, chosen, may_begin=may_begin) == (
+        ChosenPod(SCHEDULER, "s-c", "uid-s-c", 2) if may_begin else said
+    )
+    kube.patch(WORKLOADS["Deployment"], SCHEDULER, {"spec": {"replicas": 3}}, "kube-system")
+    assert restarted(kube, chosen, may_begin=may_begin) != ""
+    put_pod(kube, SCHEDULER, "s-d")
+    assert restarted(kube, chosen, may_begin=may_begin) == ""
+
+
 def test_outside_of_windows() -> None:
     """A pod whose eviction was refused until its window closed isn't evicted later, nor is another one chosen; one that
     was replaced counts.
@@ -165,15 +194,41 @@ def test_pod_without_a_name_of_kubernetes(much: str) -> None:
     assert restarted(kube, None) == NOTHING
 
 
-def test_cluster_of_a_kubeconfig(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is the one that the kubeconfig leads to which is asked."""
-    kube = FakeKube()
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[FakeKube]:
+    """Each time that the cluster's API was opened; the cluster can restart a pod."""
+    kube, opened = FakeKube(), list[FakeKube]()
+    kube.raw_answers["/version"] = json.dumps({"gitVersion": "v1.37.1"})
+    kube.put(NAMESPACES, {"metadata": {"name": "kube-system", "uid": "u1"}})
+    assert acquire(kube, FakeClock(), Holder("ann", "elsewhere", "r"), take_over=False, note=lambda _: None).release()
     put(kube, SCHEDULER, "s-a", "s-b", leader="s-a_5f0c")
 
     @contextmanager
     def open_api(kubeconfig: Path, timeout_seconds: float) -> Iterator[Kube]:
         assert kubeconfig == Path("k")
+        opened.append(kube)
         yield kube
 
     monkeypatch.setattr(soak_restart, "open_api", open_api)
-    assert restart_pod(Path("k"), None, may_begin=True) == ChosenPod(SCHEDULER, "s-b", "uid-s-b")
+    return opened
+
+
+def cluster_in(folder: Path, uid: str = "u1") -> FleetCluster:
+    return FleetCluster("a", folder, uid, {})
+
+
+def test_cluster_of_a_kubeconfig(opened: list[FakeKube], tmp_path: Path) -> None:
+    """It is the one that the kubeconfig leads to which is asked, all of it over one connection."""
+    chosen = restart_pod(Path("k"), cluster_in(tmp_path), None, may_begin=True)
+    assert chosen == ChosenPod(SCHEDULER, "s-b", "uid-s-b", 2) and len(opened) == 1
+
+
+def test_cluster_in_which_nothing_is_restarted(opened: list[FakeKube], tmp_path: Path) -> None:
+    """None is chosen in another cluster than the inventory's, nor in one that a process may be changing."""
+    said = restart_pod(Path("k"), cluster_in(tmp_path, "u2"), None, may_begin=True)
+    assert isinstance(said, str) and said.startswith("no pod is restarted: its kubeconfig leads to the cluster with")
+    lock = acquire(opened[0], FakeClock(), Holder("ann", "elsewhere", "r"), take_over=False, note=lambda _: None)
+    said = restart_pod(Path("k"), cluster_in(tmp_path), None, may_begin=True)
+    assert said == "no pod is restarted: its lock, the Lease kube-system/upgrader, is held by ann, r"
+    assert lock.release()
+    assert restart_pod(Path("k"), cluster_in(tmp_path), None, may_begin=True) != said

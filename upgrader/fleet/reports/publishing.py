@@ -52,7 +52,7 @@ class Publisher:
             Delivery("metrics", partial(_send, sink), f"metrics can't be written to {sink.name}", note)
             for sink in sinks
         ]
-        self._pages: Inquiry[str] = Inquiry()
+        self._pages: Inquiry[str, str] = Inquiry()
         self._last: tuple[Decision, CampaignState] | None = None
         self._shown: tuple[Decision, CampaignState] | None = None
         self._files_at = self._metrics_at = float("-inf")
