@@ -155,6 +155,31 @@ def test_a_corefile_is_taken_as_it_is(render: Render) -> None:
     assert rendered.pod("Deployment", "coredns")["metadata"]["annotations"] != before
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "    # zones\n.:53 {\n    ready\n}\n",
+        "\n\t.:53 {\n\tready\n}",
+        ".:53 {\r\n\tready\r\n}\r\n",
+        '. {\n answer "{{ .Name }}"\n}\n',
+    ],
+    ids=["the first line is indented", "a tab", "Windows' line breaks", "a template"],
+)
+def test_a_corefile_of_any_shape_is_taken_as_it_is(render: Render, text: str) -> None:
+    """Its first line doesn't decide how the others are read."""
+    rendered = render("kubernetes", VALUES | {"coredns": {"corefile": text}})
+    assert rendered.get("ConfigMap", "coredns")["data"] == {"Corefile": text}
+
+
+def test_no_range_of_pods_stays_none_for_kube_proxy(render: Render) -> None:
+    """`clusterCIDR: ""` is kube-proxy's own word for it, whatever ranges kube-controller-manager gives to nodes."""
+    values = VALUES | {"network": {"podSubnet": "10.244.0.0/16"}}
+    for config, wanted in (({"clusterCIDR": ""}, ""), ({}, "10.244.0.0/16")):
+        part = {"kubeProxy": VALUES["kubeProxy"] | {"config": config}}
+        data = render("kubernetes", values | part).get("ConfigMap", "kube-proxy")["data"]
+        assert yaml.safe_load(data["config.conf"])["clusterCIDR"] == wanted
+
+
 def test_the_version_is_that_of_kubernetes_only(render: Render) -> None:
     """One value sets the version of the Kubernetes images; CoreDNS keeps its own."""
     rendered = render("kubernetes", VALUES | {"kubernetesVersion": "v1.37.1"})

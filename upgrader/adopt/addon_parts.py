@@ -1,6 +1,7 @@
 """What kube-proxy and CoreDNS have that the chart would not give them: taken over, or refused by name. Pure.
 
-Both are the cluster's own to change: custom zones of CoreDNS in a volume, more memory, other nodes.
+Both are the cluster's own to change: custom zones of CoreDNS in a volume, more memory, other nodes. As with static
+pods, what is listed is what is known: a field that Kubernetes gets one day is refused until it has a value.
 """
 
 from __future__ import annotations
@@ -21,6 +22,47 @@ SECTIONS = {"coredns": "coredns", "kube-proxy": "kubeProxy"}
 """Workload → its section in the values of the release `kubernetes`."""
 _HELMS = "meta.helm.sh/release-name"
 _DEFAULTS = frozenset({"defaultMode", "name"})
+_WORKLOADS_OWN = frozenset(
+    {
+        "progressDeadlineSeconds",
+        "replicas",
+        "revisionHistoryLimit",
+        "selector",
+        "strategy",
+        "template",
+        "updateStrategy",
+    }
+)
+"""What the chart has a value for or sets on purpose, and what is looked at by itself; so of the other two."""
+_PODS_OWN = frozenset({"containers", "initContainers", "serviceAccount", "tolerations", "volumes"})
+_CONTAINERS_OWN = frozenset(
+    {
+        "args",
+        "command",
+        "env",
+        "image",
+        "imagePullPolicy",
+        "livenessProbe",
+        "name",
+        "ports",
+        "readinessProbe",
+        "resources",
+        "securityContext",
+        "startupProbe",
+        "terminationMessagePath",
+        "terminationMessagePolicy",
+        "volumeMounts",
+    }
+)
+_PODS_DEFAULTS: Mapping[str, Any] = {
+    "automountServiceAccountToken": True,
+    "dnsPolicy": "ClusterFirst",
+    "enableServiceLinks": True,
+    "restartPolicy": "Always",
+    "schedulerName": "default-scheduler",
+    "terminationGracePeriodSeconds": 30,
+}
+"""What the API server fills in where a chart says nothing."""
 
 
 def left_alone(values: Mapping[str, Any]) -> frozenset[str]:
@@ -54,7 +96,7 @@ def check_addon(workload: KubeObject, rendered: str, values: Mapping[str, Any]) 
         return
     charts = next(
         (
-            item["spec"]["template"]["spec"]
+            item["spec"]
             for item in objects_in(rendered).values()
             if item["kind"] == workload.get("kind") and item["metadata"]["name"] == name
         ),
@@ -62,7 +104,7 @@ def check_addon(workload: KubeObject, rendered: str, values: Mapping[str, Any]) 
     )
     if charts is None:
         return  # the chart leaves it alone
-    lost = [*_lost(workload["spec"]["template"]["spec"], charts)]
+    lost = [*_lost_of_workload(workload["spec"], charts), *_lost(_pod(workload["spec"]), _pod(charts))]
     lost += map(str, differing(addon_metadata(workload), rendered_metadata(rendered, name), values))
     if lost:
         section = SECTIONS[name]
@@ -73,6 +115,45 @@ def check_addon(workload: KubeObject, rendered: str, values: Mapping[str, Any]) 
         )
 
 
+def _pod(spec: Object) -> Object:
+    found: Object = spec["template"]["spec"]
+    return found
+
+
+def _lost_of_workload(live: Object, charts: Object) -> Iterator[str]:
+    yield from _others(live, charts, _WORKLOADS_OWN, {})
+    if "selector" in charts:
+        yield from _others(live, charts, frozenset(live) - {"selector"}, {})
+    for key in ("strategy", "updateStrategy"):
+        if (kind := (live.get(key) or {}).get("type", "RollingUpdate")) != "RollingUpdate":
+            yield f"`{key}: {kind}`"
+
+
+def _others(live: Object, charts: Object, known: frozenset[str], defaults: Object) -> Iterator[str]:
+    """Fields that aren't empty, and that the chart's has otherwise or not at all."""
+    for key in sorted(live.keys() - known):
+        wanted = charts.get(key, defaults.get(key))
+        if live[key] and live[key] != wanted:
+            yield f"`{key}`" if wanted is None else f"another `{key}`"
+
+
+def _unsafe(live: Object, charts: Object) -> Iterator[str]:
+    """Of a container's securityContext what the chart's hasn't. What a container may not do is no loss."""
+    for key, value in sorted(live.items()):
+        if key == "capabilities":
+            more = {*((value or {}).get("add") or ())} - {*((charts.get(key) or {}).get("add") or ())}
+            yield from (f"the capability {each}" for each in sorted(more))
+        elif value and value != charts.get(key):
+            yield f"`securityContext.{key}`"
+
+
+def _words(container: Object) -> Iterator[str]:
+    """But for the program, which may be written with its folder or without it."""
+    command = container.get("command") or ()
+    own = command and str(command[0]).rpartition("/")[2] == container["name"]
+    yield from (*(command[1:] if own else command), *(container.get("args") or ()))
+
+
 def _lost(live: Object, charts: Object) -> Iterator[str]:
     theirs = {item["name"]: item for item in charts["containers"]}
     for container in live["containers"]:
@@ -80,12 +161,8 @@ def _lost(live: Object, charts: Object) -> Iterator[str]:
             yield f"container {container['name']}"
             continue
         chart = theirs[container["name"]]
-        words = {*(chart.get("command") or ()), *(chart.get("args") or ())}
-        yield from (
-            f"`{word}`"
-            for word in (*(container.get("command") or ()), *(container.get("args") or ()))
-            if word not in words
-        )
+        words = {*_words(chart)}
+        yield from (f"`{word}`" for word in _words(container) if word not in words)
         variables = {item["name"] for item in chart.get("env") or ()}
         yield from (f"variable {item['name']}" for item in container.get("env") or () if item["name"] not in variables)
         paths = {item["mountPath"] for item in chart.get("volumeMounts") or ()}
@@ -94,7 +171,8 @@ def _lost(live: Object, charts: Object) -> Iterator[str]:
             for item in container.get("volumeMounts") or ()
             if item["mountPath"] not in paths
         )
-        yield from (f"`{key}`" for key in ("envFrom", "lifecycle") if container.get(key))
+        yield from _others(container, chart, _CONTAINERS_OWN, {})
+        yield from _unsafe(container.get("securityContext") or {}, chart.get("securityContext") or {})
         served = {*_ports(chart)}
         yield from (
             f"port {number}/{protocol}" for number, protocol in _ports(container) if (number, protocol) not in served
@@ -107,17 +185,10 @@ def _lost(live: Object, charts: Object) -> Iterator[str]:
     sources = [_source(volume) for volume in charts.get("volumes") or ()]
     yield from (f"volume {volume['name']}" for volume in live.get("volumes") or () if _source(volume) not in sources)
     yield from (f"init container {item['name']}" for item in live.get("initContainers") or ())
-    yield from (f"`{key}`" for key in ("hostAliases", "dnsConfig", "topologySpreadConstraints") if live.get(key))
-    yield from (
-        f"`{key}`"
-        for key in ("hostNetwork", "hostPID", "runtimeClassName")
-        if live.get(key) and live[key] != charts.get(key)
-    )
-    for key in ("nodeSelector", "affinity", "priorityClassName"):
-        if live.get(key) and live[key] != charts.get(key):
-            yield f"another `{key}`"
+    yield from _others(live, charts, _PODS_OWN, _PODS_DEFAULTS)
     tolerated = charts.get("tolerations") or []
-    yield from ("another toleration" for item in live.get("tolerations") or () if item not in tolerated)
+    if {"operator": "Exists"} not in tolerated:  # that is every one
+        yield from ("another toleration" for item in live.get("tolerations") or () if item not in tolerated)
 
 
 def _ports(container: Object) -> Iterator[tuple[int, str]]:

@@ -32,8 +32,8 @@ _KUBEADMS = "kubeadm.kubernetes.io/kube-apiserver.advertise-address.endpoint"
 with it, `kubeadm upgrade apply` would take the chart's pod for that.
 """
 
-_RESTARTED = "kubectl.kubernetes.io/restartedAt"
-"""When `kubectl rollout restart` replaced the pods; the adoption replaces them again."""
+_RESTARTS = ("kubectl.kubernetes.io/restartedAt", "checksum/")
+"""What annotations begin with that only replace pods: of `kubectl rollout restart`, and of charts."""
 
 Metadata = Mapping[str, Mapping[str, str]]
 """`labels` and `annotations`, each by name."""
@@ -54,18 +54,22 @@ class Differing:
 
 def metadata_of(static: StaticPod) -> Metadata:
     """Those of a static pod that a chart's pod could have."""
-    return _metadata(static.pod, _KUBEADMS)
+    return _metadata(static.pod, (_KUBEADMS,))
 
 
 def addon_metadata(workload: KubeObject) -> Metadata:
     """Those of the pods of kube-proxy or CoreDNS."""
-    return _metadata(workload["spec"]["template"], _RESTARTED)
+    return _metadata(workload["spec"]["template"], _RESTARTS)
 
 
-def _metadata(pod: Mapping[str, Any], without: str) -> Metadata:
+def _metadata(pod: Mapping[str, Any], without: tuple[str, ...]) -> Metadata:
     metadata = pod.get("metadata") or {}
     return {
-        field: {_text(name): _text(value) for name, value in (metadata.get(field) or {}).items() if name != without}
+        field: {
+            _text(name): _text(value)
+            for name, value in (metadata.get(field) or {}).items()
+            if not _text(name).startswith(without)
+        }
         for field in _FIELDS
     }
 

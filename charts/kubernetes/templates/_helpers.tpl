@@ -299,7 +299,10 @@ spec:
   "clientConnection" (dict "kubeconfig" "/var/lib/kube-proxy/kubeconfig.conf")
   "clusterCIDR" .Values.network.podSubnet
 -}}
-{{ toYaml (merge (deepCopy .Values.kubeProxy.config) $own) }}
+{{- $config := merge (deepCopy .Values.kubeProxy.config) $own }}
+{{- /* `merge` takes "" for unset; kube-proxy takes it for no range. */}}
+{{- if hasKey .Values.kubeProxy.config "clusterCIDR" }}{{ $_ := set $config "clusterCIDR" .Values.kubeProxy.config.clusterCIDR }}{{ end }}
+{{- toYaml $config }}
 {{- end }}
 
 {{- define "kubernetes.corefile" -}}

@@ -22,6 +22,8 @@ from upgrader.adopt.facts import read_facts
 from upgrader.config.charts import charts_folder
 from upgrader.errors import Blocked
 from upgrader.model.cluster import Cluster
+from upgrader.model.manifest import objects_in
+from upgrader.model.release import ReleaseSpec
 from upgrader.ports import Kind
 
 
@@ -192,6 +194,42 @@ def test_kubeadms_own_are_taken_over(helm: HelmAdapter) -> None:
         ({"runtimeClassName": "gvisor"}, "`runtimeClassName`"),
         ({"containers": [{**_COREDNS, "lifecycle": {"preStop": {}}}]}, "`lifecycle`"),
         ({"containers": [{**_COREDNS, "ports": [{"containerPort": 853, "protocol": "TCP"}]}]}, "port 853/TCP"),
+        ({"imagePullSecrets": [{"name": "registry"}]}, "`imagePullSecrets`"),
+        ({"securityContext": {"runAsUser": 1000}}, "`securityContext`"),
+        ({"serviceAccountName": "dns", "serviceAccount": "dns"}, "another `serviceAccountName`"),
+        ({"terminationGracePeriodSeconds": 60}, "another `terminationGracePeriodSeconds`"),
+        ({"schedulerName": "second"}, "another `schedulerName`"),
+        ({"hostIPC": True, "shareProcessNamespace": True}, "`hostIPC`, `shareProcessNamespace`"),
+        ({"fieldOfTheFuture": {"a": 1}}, "`fieldOfTheFuture`"),
+        ({"containers": [{**_COREDNS, "workingDir": "/zones", "tty": True}]}, "`tty`, `workingDir`"),
+        (
+            {
+                "containers": [
+                    {**_COREDNS, "securityContext": {"capabilities": {"add": ["NET_RAW"]}, "privileged": True}}
+                ]
+            },
+            "the capability NET_RAW, `securityContext.privileged`",
+        ),
+        (
+            # As the API fills in what nobody wrote, and as older kubeadms and others wrote the same.
+            {
+                "dnsPolicy": "ClusterFirst",
+                "restartPolicy": "Always",
+                "schedulerName": "default-scheduler",
+                "securityContext": {},
+                "serviceAccount": "coredns",
+                "terminationGracePeriodSeconds": 30,
+                "containers": [
+                    {
+                        **_COREDNS,
+                        "command": ["/coredns"],
+                        "securityContext": {"capabilities": {"drop": ["all"]}},
+                        "terminationMessagePath": "/dev/termination-log",
+                    }
+                ],
+            },
+            "",
+        ),
         (
             {"containers": [{**_COREDNS, "readinessProbe": {"httpGet": {"path": "/ready", "port": 8182}}}]},
             "another `readinessProbe`",
@@ -208,6 +246,64 @@ def test_what_the_chart_has_no_value_for_is_refused(spec: dict[str, Any], words:
     with pytest.raises(Blocked, match="Deployment kube-system/coredns has parts that the chart would remove") as caught:
         check_addon(changed, rendered, {})
     assert words in caught.value.message and "`coredns.enabled: false`" in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({"minReadySeconds": 30}, "`minReadySeconds`"),
+        ({"updateStrategy": {"type": "OnDelete"}}, "`updateStrategy: OnDelete`"),
+        ({"strategy": {"type": "Recreate"}}, "`strategy: Recreate`"),
+        ({"selector": {"matchLabels": {"app": "dns"}}}, "another `selector`"),
+        ({"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0}}, "revisionHistoryLimit": 3}, ""),
+    ],
+)
+def test_how_pods_are_replaced(spec: dict[str, Any], words: str) -> None:
+    """The pace is the chart's, but an operator who replaces pods himself, one by one, is asked first."""
+    charts = copy.deepcopy(COREDNS)
+    charts["spec"]["selector"] = {"matchLabels": {"k8s-app": "kube-dns"}}
+    changed = copy.deepcopy(charts)
+    changed["spec"].update(spec)
+    if not words:
+        check_addon(changed, _as_rendered(charts), {})
+        return
+    with pytest.raises(Blocked, match="parts that the chart would remove") as caught:
+        check_addon(changed, _as_rendered(charts), {})
+    assert words in caught.value.message
+
+
+def test_a_program_and_tolerations_in_other_words_are_no_loss(helm: HelmAdapter) -> None:
+    """kube-proxy without its folder, and a toleration beside the one for every taint."""
+    proxy = _changed(PROXY, tolerations=[{"key": "CriticalAddonsOnly", "operator": "Exists"}, {"operator": "Exists"}])
+    command = proxy["spec"]["template"]["spec"]["containers"][0]["command"]
+    command[0] = "kube-proxy"
+    _values(helm, COREDNS, proxy)
+    command.append("--v=4")
+    with pytest.raises(Blocked, match=r"DaemonSet kube-system/kube-proxy .* would remove: `--v=4`$"):
+        _values(helm, COREDNS, proxy)
+
+
+def test_labels_and_annotations_of_pods_are_kept(helm: HelmAdapter) -> None:
+    """A mesh's and monitoring's; but none of those that only restart pods, and no label that the chart needs."""
+    marks = {"sidecar.istio.io/inject": "false"}
+    gone = {"kubectl.kubernetes.io/restartedAt": "2026-01-01T10:00:00Z", "checksum/config": "abc"}
+    metadata = {"labels": {"k8s-app": "kube-dns", "team": "net"}, "annotations": {**marks, **gone}}
+    dns, proxy = copy.deepcopy(COREDNS), copy.deepcopy(PROXY)
+    dns["spec"]["template"]["metadata"] = metadata
+    proxy["spec"]["template"]["metadata"] = {**metadata, "labels": {"k8s-app": "kube-proxy", "team": "net"}}
+    values = _values(helm, dns, proxy)
+    for part, kind, name in (("coredns", "Deployment", "coredns"), ("kubeProxy", "DaemonSet", "kube-proxy")):
+        assert (values[part]["podLabels"], values[part]["podAnnotations"]) == ({"team": "net"}, marks)
+        spec = ReleaseSpec("kubernetes", "kube-system", charts_folder() / "kubernetes", values)
+        objects = objects_in(helm.render(spec, offline=True)).values()
+        (template,) = (
+            each["spec"]["template"] for each in objects if each["kind"] == kind and each["metadata"]["name"] == name
+        )
+        assert template["metadata"]["labels"]["team"] == "net"
+        assert template["metadata"]["annotations"].items() >= marks.items()
+    dns["spec"]["template"]["metadata"] = {"labels": {"app.kubernetes.io/name": "CoreDNS"}}
+    with pytest.raises(Blocked, match=r"would remove: the label app\.kubernetes\.io/name=CoreDNS"):
+        _values(helm, dns, proxy)
 
 
 def test_ports_and_probes_of_kubeadms_are_the_charts(helm: HelmAdapter) -> None:
