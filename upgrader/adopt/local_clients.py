@@ -27,12 +27,12 @@ _SCRIPTS = r"""
 named='s/^[[:space:]]*script[[:space:]]*["'\'']*\(\/[^[:space:]"'\'']*\).*/\1/p'
 set -- /etc/keepalived /etc/haproxy /etc/kubernetes/manifests
 for file in $(sed -n "$named" /etc/keepalived/*.conf 2>/dev/null); do set -- "$@" "$file"; done
-grep -rhE '(localhost|127\.0\.0\.1|::1)' "$@" 2>/dev/null || true
+grep -rhE '(localhost|ip6-loopback|127\.0\.0\.1|::1)' "$@" 2>/dev/null || true
 """
 
 
 def local_names(hosts: Hosts, host: Host, port: int, known: frozenset[str]) -> Iterator[str]:
-    """Loopback addresses, or `localhost`, at which such programs ask for the API. `known`: the certificate's names.
+    """Loopback addresses, or names of them, at which such programs ask for the API. `known`: the certificate's names.
 
     Raises HostError.
     """
@@ -41,7 +41,9 @@ def local_names(hosts: Hosts, host: Host, port: int, known: frozenset[str]) -> I
             yield ip
     asked = hosts.run(host, ["sh", "-c", _SCRIPTS]).stdout
     # https://localhost:6443, /dev/tcp/127.0.0.1/6443, `nc -z localhost 6443`, or a port that is a variable of a shell.
-    pattern = rf"(localhost|127\.0\.0\.1|(?<![0-9a-f:])::1)\]?[:/ ]+(?:{port}\b|\$)"
+    # Debian's and Red Hat's names of ::1 come first: `localhost` in them isn't localhost, which is 127.0.0.1, too.
+    names = r"ip6-localhost|ip6-loopback|localhost6(?:\.localdomain6)?|localhost"
+    pattern = rf"({names}|127\.0\.0\.1|(?<![0-9a-f:])::1)\]?[:/ ]+(?:{port}\b|\$)"
     yield from sorted(set(re.findall(pattern, asked)))
 
 

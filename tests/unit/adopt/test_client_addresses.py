@@ -266,6 +266,17 @@ def test_keepalived_asks_its_own_controller(controllers: Controllers, line: str)
     assert controllers.found() == ("127.0.0.1",)
 
 
+@pytest.mark.parametrize("name", ["ip6-localhost", "ip6-loopback", "localhost6", "localhost6.localdomain6"])
+def test_check_scripts_that_ask_at_a_name_of_ipv6s_loopback(controllers: Controllers, name: str) -> None:
+    """Debian's and Red Hat's names of ::1: `localhost` in one of them isn't localhost, which is 127.0.0.1, too."""
+    controllers.local = {each: [*given, "::1/128"] for each, given in controllers.local.items()}
+    controllers.names |= {name: ["::1"], "localhost": ["127.0.0.1"]}
+    for host in (ONE, TWO):
+        controllers.hosts.files[host.name, "/etc/hosts"] = f"127.0.0.1 localhost\n::1 localhost {name}\n".encode()
+    controllers.beside[ONE.name] = f"curl -sfk https://{name}:6443/healthz"
+    assert controllers.found() == ("::1",)
+
+
 @pytest.mark.parametrize("line", ["server one 10.0.0.1:6443 check", "curl http://localhost:8404/", "fd00::1:6443"])
 def test_other_ports_and_addresses_are_nothing_to_serve(controllers: Controllers, line: str) -> None:
     """A load balancer's servers, and its own status page."""
