@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from bench.kinds.page import supported
+from bench.kinds.public_files import read_files
 from bench.kinds.record import read, recorded, write
 from bench.places import RESULTS
 from testkit.command import REPOSITORY
@@ -19,6 +20,7 @@ from testkit.kinds.columns import PASSED, REFUSED, whole_way
 from testkit.lab_cluster import OLD, TARGET
 
 _DATA = RESULTS / "kinds.json"
+_FILES = RESULTS / "public_files.json"
 _PAGE = REPOSITORY / "docs" / "reference" / "supported.md"
 
 
@@ -34,7 +36,7 @@ def main() -> int:
         if kind.program and not (options.program and options.program.is_file()):
             parser.error(f"{kind.name} needs --program, a file: {kind.program.how_to_get_it}")
     good = [_seen(kind, options.program) for kind in wanted]
-    _PAGE.write_text(supported(read(_DATA), OLD, TARGET))
+    _PAGE.write_text(supported(read(_DATA), read_files(_FILES), OLD, TARGET))
     return 0 if all(good) else 1
 
 

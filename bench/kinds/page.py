@@ -1,4 +1,4 @@
-"""What is supported: docs/reference/supported.md, made from the code's versions and from bench/results/kinds.json."""
+"""What is supported: docs/reference/supported.md, made from the code's versions and from bench/results."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from bench.kinds.public_files import PublicFile, public_files
 from bench.kinds.record import Row
 from scripts import versions_reference
 
@@ -35,9 +36,9 @@ kubeadm can make clusters in many ways. Each row is a kind of cluster that was t
 """
 
 
-def supported(rows: Sequence[Row], old: str, new: str) -> str:
-    """The whole page: versions, then kinds of clusters."""
-    return f"{versions_reference.render()}\n{page(rows, old, new)}"
+def supported(rows: Sequence[Row], files: Sequence[PublicFile], old: str, new: str) -> str:
+    """The whole page: versions, kinds of clusters, other people's files."""
+    return f"{versions_reference.render()}\n{page(rows, old, new)}\n{public_files(files)}"
 
 
 def page(rows: Sequence[Row], old: str, new: str) -> str:

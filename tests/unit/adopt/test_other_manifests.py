@@ -44,7 +44,7 @@ def test_a_copy_is_refused(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["kube-apiserver.json", "kube-apiserver.manifest", "apiserver.yml"])
 def test_the_only_manifest_under_another_name_is_not_to_be_moved_away(name: str) -> None:
-    """kops and OpenStack Magnum name them so: it is what runs, and without it there is no API."""
+    """kops and the first kubeadms named them so: it is what runs, and without it there is no API."""
     hosts = _with({"kube-scheduler.yaml": _OWN["kube-scheduler.yaml"], name: _API})
     with pytest.raises(Blocked, match=f"controller-1: {MANIFESTS}/{name} is the manifest of kube-apiserver") as caught:
         check_other_manifests(hosts, [_HOST])

@@ -12,6 +12,7 @@ import pytest
 
 from bench.kinds.__main__ import main
 from bench.kinds.page import ORDER, page, supported
+from bench.kinds.public_files import public_files, read_files
 from bench.kinds.record import read, recorded
 from testkit.kinds.catalogue import KINDS, Kind
 from testkit.kinds.columns import COLUMNS, Cell
@@ -19,7 +20,9 @@ from testkit.lab_cluster import OLD, TARGET
 
 REPOSITORY = Path(__file__).parents[3]
 ROWS = read(REPOSITORY / "bench" / "results" / "kinds.json")
-TESTS = sorted({cell["test"] for row in ROWS for cell in row["cells"].values() if "test" in cell})
+FILES = read_files(REPOSITORY / "bench" / "results" / "public_files.json")
+_CELLS = [cell for row in ROWS for cell in row["cells"].values()]
+TESTS = sorted({each["test"] for each in (*_CELLS, *FILES) if "test" in each})
 PASSED = Cell("passed", "2026-01-02", 12.34, 100)
 
 
@@ -29,7 +32,7 @@ def _row(**cells: Any) -> dict[str, Any]:
 
 def test_the_page_is_current() -> None:
     """`make docs` makes it: what it calls tested is what the tests and the labs have shown."""
-    assert (REPOSITORY / "docs/reference/supported.md").read_text() == supported(ROWS, OLD, TARGET)
+    assert (REPOSITORY / "docs/reference/supported.md").read_text() == supported(ROWS, FILES, OLD, TARGET)
 
 
 @pytest.mark.parametrize("test", TESTS)
@@ -131,6 +134,13 @@ def test_cells_say_how_it_is_known() -> None:
     text = page([_row(**cells)], OLD, TARGET)
     assert "| derived | passed (lab test) | passed 2026-01-02 | not tried | not tried |" in text
     assert "0 of 1,000 requests failed" in text and "(#an-x-or-two)" in text
+
+
+def test_other_peoples_files_have_a_row_each() -> None:
+    """With where they are, and what became of them; none is there twice."""
+    assert len({(each["where"], each["path"]) for each in FILES}) == len(FILES) >= 30
+    text = public_files([{"where": "a/b", "path": "c.yaml", "odd": "d", "outcome": "taken over"}])
+    assert text.endswith("|---|---|---|\n| a/b: c.yaml | d | taken over |\n")
 
 
 def test_what_is_refused_has_no_other_columns() -> None:

@@ -1,0 +1,35 @@
+"""bench/results/public_files.json as a table: other people's files that were given to `adopt`, written by hand.
+
+A file has `where` (a repository or a site), `path`, what is `odd` in it, the `outcome`, and often a `test` of it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+__all__ = ["PublicFile", "public_files", "read_files"]
+
+PublicFile = Mapping[str, str]
+
+_INTRODUCTION = """\
+## Other people's files
+
+Static pods, kubeadm configurations, add-ons and inventories from public repositories and reports, as they were found on
+2026-11-30, with values in place of variables and without flags that Kubernetes no longer has. `adopt` was given each of
+them as part of a kubeadm cluster on fakes: it takes everything over, or refuses it by name before anything changes.
+"""
+
+
+def read_files(path: Path) -> list[PublicFile]:
+    """In the order of the page."""
+    files: list[PublicFile] = json.loads(path.read_text())
+    return files
+
+
+def public_files(files: Sequence[PublicFile]) -> str:
+    """That part of the page, as Markdown."""
+    lines = [_INTRODUCTION, "| file | what is odd in it | `adopt` |", "|---|---|---|"]
+    lines += [f"| {each['where']}: {each['path']} | {each['odd']} | {each['outcome']} |" for each in files]
+    return "\n".join(lines) + "\n"
