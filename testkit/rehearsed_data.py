@@ -2,28 +2,43 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
+import json
+import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+import tarfile
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+
+import pyrage
+import pytest
 
 from testkit import unit_stand_in
 from testkit.api_servers import api_servers
 from testkit.fakes.hosts import FakeHosts
 from testkit.local_hosts import LocalHosts
 from testkit.waiting import stretched
+from upgrader.adapters.age import AgeFiles
 from upgrader.adapters.kube import KubeAdapter
+from upgrader.adapters.own_host import OwnHost
 from upgrader.lab.binaries import Binaries, kubernetes
 from upgrader.lab.progress_port import Silent
 from upgrader.model.cluster import Host
 from upgrader.ports import CommandResult
-from upgrader.steps.backup.etcd_member import EtcdMember
+from upgrader.steps.backup.archive import pack
+from upgrader.steps.backup.etcd_member import MANIFEST, EtcdMember
 from upgrader.steps.backup.etcd_pod import SCRATCH
+from upgrader.steps.backup.manifest import SNAPSHOT_PART, BackupManifest, Part, controller_part
+from upgrader.steps.backup.verify import BackupFile
 from upgrader.steps.rehearsal.delivery import of_member
+from upgrader.steps.rehearsal.from_backup import BackupRehearsal
 from upgrader.steps.rehearsal.rehearsal import Rehearsal
 from upgrader.steps.rehearsal.rehearsal_host import RehearsalHost
 from upgrader.steps.rehearsal.result import Result
@@ -112,6 +127,38 @@ class RehearsedData:
         """What a command does there first."""
         self._machine.prepare([self._member.image], {"current": current, "target": target}, 1 << 20)
 
+    def rehearse_backup(self, current: Server, target: Server, patch: pytest.MonkeyPatch) -> tuple[Result, datetime]:
+        """What is found of a backup of it, on this machine; and when the backup was taken."""
+        key = pyrage.x25519.Identity.generate()
+        path, servers = self.folder / "backup.tar.age", {"current": current, "target": target}
+        self._back_up(path, str(key.to_public()), {file for each in servers.values() for file in each.files})
+        controllers = FakeHosts()
+        controllers.files[_CONTROLLER.name, "/etc/machine-id"] = b"another machine"
+        words = ["etcd", "--initial-advertise-peer-urls=https://10.0.0.11:2380"]
+        pod = {"spec": {"containers": [{"image": "etcd", "command": words}]}}
+        controllers.files[_CONTROLLER.name, MANIFEST] = json.dumps(pod).encode()
+        self.units.mkdir(exist_ok=True)
+        for name, value in self._environment.items():
+            patch.setenv(name, value)
+        here = Host("this machine", "127.0.0.1", python=str(self.folder / "bin" / "python-booted"))
+        machine = RehearsalHost(OwnHost(), here, lambda _: None, str(self.elsewhere))
+        backup = BackupFile(path, (str(key),), AgeFiles())
+        made = BackupRehearsal(backup, "uid-1", controllers, (_CONTROLLER,), machine, lambda _: None)
+        return made.run(servers)
+
+    def _back_up(self, path: Path, recipient: str, files: Iterable[str]) -> None:
+        held = io.BytesIO()
+        with tarfile.open(fileobj=held, mode="w") as archive:
+            for each in sorted(files):
+                archive.add(each, each.lstrip("/"))
+        content = {SNAPSHOT_PART: (self.folder / "snapshot.db").read_bytes()}
+        content[controller_part(_CONTROLLER.name)] = held.getvalue()
+        parts = tuple(Part(name, len(data), hashlib.sha256(data).hexdigest()) for name, data in content.items())
+        taken = datetime(2026, 11, 23, 13, 4, tzinfo=UTC)
+        manifest = BackupManifest(taken, "uid-1", "", "", "etcd", _CONTROLLER.name, 0, 0, 0, "", parts)
+        with path.open("wb") as sealed:
+            AgeFiles().encrypt(pack(manifest, lambda part: [content[part.name]]), [recipient], sealed)
+
     @property
     def _member(self) -> EtcdMember:
         return EtcdMember(_CONTROLLER, "etcd", "", "", "", str(self.folder), "", use="u1")
@@ -147,16 +194,19 @@ class RehearsedData:
 
 def program_images(folder: Path, *versions: str) -> Path:
     """A folder with `bin/ctr`, for which folders of these versions' programs, and of etcd's, are images."""
-    found = {"etcd": Binaries(Silent()).etcd() / "etcd"}
+    etcd = Binaries(Silent()).etcd()
+    found = {f"etcd/{name}": etcd / name for name in ("etcd", "etcdutl")}
     for version in versions:
         found[f"{version}/kube-apiserver"] = kubernetes(version, Silent()) / "kubernetes"
     for name, path in found.items():
-        place = folder / "images" / name if "/" in name else folder / "images" / name / name
-        place.parent.mkdir(parents=True)
+        place = folder / "images" / name
+        place.parent.mkdir(parents=True, exist_ok=True)
         place.symlink_to(path)
     (folder / "bin").mkdir()
     for name, text in {
         "ctr": _CTR.format(images=folder / "images"),
+        # A program that asks whether systemd runs this machine is told so.
+        "python-booted": f'#!/bin/sh\nexec {shlex.join(_BOOTED)} {sys.executable} "$@"\n',
         "systemd-run": f'#!/bin/sh\nexec {sys.executable} -I {unit_stand_in.__file__} "$@"\n',
     }.items():
         program = folder / "bin" / name
@@ -167,7 +217,13 @@ def program_images(folder: Path, *versions: str) -> Path:
 
 @contextmanager
 def storing(folder: Path, images: Path, version: str, *flags: str) -> Iterator[tuple[RehearsedData, KubeAdapter]]:
-    """While an API server stores what is created; afterwards the data is complete. `images`: of `program_images`."""
+    """While an API server stores what is created; afterwards the data is complete, and there is a snapshot of it.
+    `images`: of `program_images`.
+    """
     (folder / "bin").symlink_to(images / "bin")
-    with api_servers(folder) as servers, servers.serving(version, *flags) as kube:
-        yield RehearsedData(folder), kube
+    with api_servers(folder) as servers:
+        with servers.serving(version, *flags) as kube:
+            yield RehearsedData(folder), kube
+        words = [str(Binaries(Silent()).etcd() / "etcdctl"), f"--endpoints={servers.etcd_url}"]
+        words += ["snapshot", "save", str(folder / "snapshot.db")]
+        subprocess.run(words, check=True, capture_output=True, timeout=stretched(60))

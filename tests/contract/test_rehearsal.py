@@ -87,6 +87,19 @@ def test_a_host_of_the_inventorys_group_finds_the_same_and_keeps_nothing(ordinar
     assert not site.elsewhere.exists() and not any(site.units.iterdir())
 
 
+def test_a_backup_on_this_machine_finds_the_same_and_keeps_nothing(
+    ordinary: RehearsedData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """etcd's data is made of the snapshot where nothing can be reached; no controller does anything."""
+    site = ordinary
+    result, taken = site.rehearse_backup(site.server(OLD), site.server(TARGET), monkeypatch)
+    assert found_in(result).keys() == {ADDED}, result
+    assert (result.controller, result.rehearsal_host) == ("controller-1", "this machine")
+    assert result.counts["created"] > 100 and result.counts["unproven"] < 10, result
+    assert f"{taken:%F}" == "2026-11-23"
+    assert not site.elsewhere.exists() and not any(site.units.iterdir())
+
+
 def test_a_host_that_lacks_an_image_is_told_before_anything_is_sent(ordinary: RehearsedData) -> None:
     """It can't be pulled here. A host without systemd is the other case: the tests' machine."""
     site = ordinary

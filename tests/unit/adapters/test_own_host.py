@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -67,7 +68,7 @@ def test_an_interruption_does_not_wait_for_an_input_that_hangs(monkeypatch: pyte
         yield b"half"
         let_go.wait(stretched(30))
 
-    class Interrupted(own_host.subprocess.Popen[bytes]):
+    class Interrupted(subprocess.Popen[bytes]):
         def wait(self, timeout: float | None = None) -> int:
             if not ended:
                 ended.append(self.pid)
@@ -75,7 +76,7 @@ def test_an_interruption_does_not_wait_for_an_input_that_hangs(monkeypatch: pyte
             return super().wait(timeout)
 
     monkeypatch.setattr(own_host, "GIVE_UP_SECONDS", 0.0)
-    monkeypatch.setattr(own_host.subprocess, "Popen", Interrupted)
+    monkeypatch.setattr(subprocess, "Popen", Interrupted)
     with pytest.raises(KeyboardInterrupt):
         OwnHost().run(HERE, ["sleep", "1000"], stdin=hanging(), timeout_seconds=2000)
     assert not let_go.is_set() and not Path(f"/proc/{ended[0]}").exists()

@@ -103,7 +103,7 @@ def test_a_record_is_as_old_as_its_backup(tmp_path: Path, monkeypatch: pytest.Mo
     taken = FakeClock().now() + ahead
 
     def run(asked: BackupRehearsal, servers: Mapping[str, Server]) -> tuple[Result, datetime]:
-        assert (asked.backup, asked.cluster_uid, servers) == ("backup", "uid-1", SERVERS)
+        assert (str(asked.backup), asked.cluster_uid, servers) == ("backup", "uid-1", SERVERS)
         assert asked.machine.host.name == "this machine"
         return Result("controller-1", (), {}, 1.0, 1, "this machine"), taken
 

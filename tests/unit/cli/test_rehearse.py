@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -24,7 +25,7 @@ GONE = Finding("rehearsal.gone", "error", "webs are stored", "2 of webs: a/b", "
 
 
 def invoke(
-    monkeypatch: pytest.MonkeyPatch, findings: tuple[Finding, ...], *more: str, **emulation: tuple[int, int]
+    monkeypatch: pytest.MonkeyPatch, findings: tuple[Finding, ...], *more: str, **emulation: Any
 ) -> tuple[str, bool]:
     """What is on standard output, and whether the command fails."""
     result = Result("controller-1", (), COUNTS, 41.4, 900 << 20)
