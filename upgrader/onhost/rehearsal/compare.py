@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 from upgrader.onhost.rehearsal.api import Api, Resource
+from upgrader.onhost.rehearsal.discovery import custom_resources, served
 from upgrader.onhost.rehearsal.objects import key_of, owner
 from upgrader.onhost.rehearsal.requests import Item, Outcome, Pair, Requests
 
@@ -15,6 +16,7 @@ _NAMES = 10
 _SERVERS_OWN = ("apiregistration.k8s.io", "apiservices")
 """Removed from the copies, as others than the server would serve some of them; it makes its own again."""
 _CRDS = ("apiextensions.k8s.io", "customresourcedefinitions")
+_NOT_SERVED = "it does not serve them, although their CustomResourceDefinition is established"
 _COUNTED = {"read": "read", "update": "updated", "create": "created"}
 
 
@@ -65,8 +67,11 @@ class Comparison:
 
     def run(self, *, write: bool) -> None:
         """Read everything, and write it. Raises Failed where a server ends."""
-        before, after = self._current.resources(), self._target.resources()
-        skipped = self._converted(before)
+        definitions = self._definitions(self._current.resources())
+        skipped, custom = self._converted(definitions), custom_resources(definitions)
+        before, after = (served(api, custom, self._until) for api in (self._current, self._target))
+        for group, plural in sorted(custom - before.keys()):
+            self._found.add("unlisted", f"{plural}.{group}", _NOT_SERVED)
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             for key in sorted(before.keys() - {_SERVERS_OWN}):
                 name = before[key][0].name
@@ -75,24 +80,29 @@ class Comparison:
                 elif name not in skipped:
                     self._compare(pool, before[key], after.get(key), write=write)
 
-    def _converted(self, served: dict[tuple[str, str], list[Resource]]) -> set[str]:
-        """Custom resources that a webhook converts, which can't be asked here; notes all that are custom."""
-        at, names = "", set()
-        if _CRDS not in served:
-            return set()
-        while True:
-            items, at, refused = self._current.page(served[_CRDS][0], at)
+    def _definitions(self, known: dict[tuple[str, str], list[Resource]]) -> list[Item]:
+        """All CustomResourceDefinitions; `known`: what is served."""
+        at, found = "", []  # type: str, list[Item]
+        while _CRDS in known:
+            items, at, refused = self._current.page(known[_CRDS][0], at)
             if refused is not None:
-                self._unlisted(served[_CRDS][0], refused)
-            for item in items:
-                spec = item["spec"]
-                name = f"{spec['names']['plural']}.{spec['group']}"
-                self._custom.add(name)
-                if (spec.get("conversion") or {}).get("strategy") == "Webhook":
-                    names.add(name)
-                    self._found.add("conversion", name, "", ("", item["metadata"]["name"]))
+                self._unlisted(known[_CRDS][0], refused)
+            found += items
             if not at:
-                return names
+                break
+        return found
+
+    def _converted(self, definitions: list[Item]) -> set[str]:
+        """Custom resources that a webhook converts, which can't be asked here; notes all that are custom."""
+        names = set()
+        for item in definitions:
+            spec = item["spec"]
+            name = f"{spec['names']['plural']}.{spec['group']}"
+            self._custom.add(name)
+            if (spec.get("conversion") or {}).get("strategy") == "Webhook":
+                names.add(name)
+                self._found.add("conversion", name, "", ("", item["metadata"]["name"]))
+        return names
 
     def _unlisted(self, resource: Resource, refused: dict[str, Any]) -> None:
         self._found.add("unlisted", resource.name, self._requests.why(resource, refused))

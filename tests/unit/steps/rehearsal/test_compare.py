@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tests.unit.steps.rehearsal.fake_api import DEPLOYMENTS, FakeApi
-from upgrader.onhost.rehearsal.api import as_go_has_it
+from upgrader.onhost.rehearsal import discovery
+from upgrader.onhost.rehearsal.api import Resource, as_go_has_it
 from upgrader.onhost.rehearsal.compare import Comparison
 
 INVALID = {"reason": "Invalid", "details": {"causes": [{"field": "spec.template", "message": "Required value"}]}}
@@ -36,6 +38,67 @@ def compared(
 def servers(*objects: dict[str, Any]) -> tuple[FakeApi, FakeApi]:
     """Both versions, with the same objects."""
     return FakeApi(objects), FakeApi(objects)
+
+
+WIDGETS = Resource("example.com", "widgets", "v1", "Widget", True, ("create", "get", "list", "update"))
+DEFINITIONS = Resource("apiextensions.k8s.io", "customresourcedefinitions", "v1", "CustomResourceDefinition", False, ())
+
+
+class LateApi(FakeApi):
+    """Has a CustomResourceDefinition, and serves its resource from the third time on that it is asked what it serves,
+    if at all.
+    """
+
+    def __init__(self, *objects: dict[str, Any], ever: bool = True) -> None:
+        super().__init__(objects)
+        self._ever, self._asked = ever, 0
+
+    def resources(self) -> dict[tuple[str, str], list[Resource]]:
+        self._asked += 1
+        found = {("apiextensions.k8s.io", "customresourcedefinitions"): [DEFINITIONS]}
+        return found | ({("example.com", "widgets"): [WIDGETS]} if self._ever and self._asked > 2 else {})
+
+    def page(self, resource: Resource, at: str) -> tuple[list[dict[str, Any]], str, dict[str, Any] | None]:
+        if resource == WIDGETS:
+            return list(self.objects), "", None
+        versions, names = [{"name": "v1", "served": True}], {"plural": "widgets"}
+        status = {"conditions": [{"type": "Established", "status": "True"}]}
+        spec = {"group": "example.com", "names": names, "versions": versions}
+        metadata = {"name": "widgets.example.com", "resourceVersion": "5"}
+        return [{"kind": DEFINITIONS.kind, "metadata": metadata, "spec": spec, "status": status}], "", None
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only waiting takes time."""
+    now = [0.0]
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    monkeypatch.setattr(discovery, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
+
+
+@pytest.mark.usefixtures("clock")
+def test_custom_resources_are_waited_for() -> None:
+    """A server is ready before it serves them: asked at once, the running version had none, and all seemed fine; or the
+    target had none, and all seemed to be gone.
+    """
+    widget = {**deployment("one"), "apiVersion": "example.com/v1", "kind": "Widget"}
+    current, target = LateApi(widget), LateApi(widget)
+    target.refused = {("POST", "r-one"): INVALID}
+    found, counts = compared(current, target)
+    assert found.keys() == {("create", "widgets.example.com")} and counts["created"] == 1
+
+
+@pytest.mark.usefixtures("clock")
+def test_custom_resources_that_are_never_served_are_told() -> None:
+    """By the running version: nothing is known of them. By the target alone: they are gone."""
+    widget = {**deployment("one"), "apiVersion": "example.com/v1", "kind": "Widget"}
+    found, _ = compared(LateApi(widget, ever=False), LateApi(widget))
+    assert found.keys() == {("unlisted", "widgets.example.com")}
+    found, _ = compared(LateApi(widget), LateApi(widget, ever=False))
+    assert found.keys() == {("gone", "widgets.example.com")}
 
 
 def test_what_only_the_target_refuses_is_a_finding() -> None:

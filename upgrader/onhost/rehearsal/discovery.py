@@ -1,0 +1,43 @@
+"""What a scratch kube-apiserver serves: custom resources become known some time after it is ready.
+
+Its readiness doesn't wait for them: each has an APIService, which was removed from the copy, and is made again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from upgrader.onhost.rehearsal.api import Api, Resource
+
+__all__ = ["custom_resources", "served"]
+
+_SECONDS = 60.0
+_POLL_SECONDS = 0.5
+
+
+def custom_resources(definitions: Iterable[dict[str, Any]]) -> set[tuple[str, str]]:
+    """Group and plural of each CustomResourceDefinition that a server has accepted, and serves at some version."""
+    return {
+        (each["spec"]["group"], each["spec"]["names"]["plural"])
+        for each in definitions
+        if any(version.get("served") for version in each["spec"].get("versions") or ()) and _established(each)
+    }
+
+
+def served(api: Api, wanted: set[tuple[str, str]], until: float) -> dict[tuple[str, str], list[Resource]]:
+    """What it serves, once all that is `wanted` is there; what isn't after a minute, or at `until` (monotonic seconds),
+    is not served. Raises Failed.
+    """
+    last = min(until, time.monotonic() + _SECONDS)
+    while True:
+        found = api.resources()
+        if wanted <= found.keys() or time.monotonic() >= last:
+            return found
+        time.sleep(_POLL_SECONDS)
+
+
+def _established(definition: dict[str, Any]) -> bool:
+    conditions = (definition.get("status") or {}).get("conditions") or ()
+    return any(each.get("type") == "Established" and each.get("status") == "True" for each in conditions)
