@@ -80,12 +80,38 @@ def test_the_signal_is_passed_on_at_once_where_nothing_moves_clients(pod: Pod) -
         assert process.wait(timeout=stretched(30)) == 7 and pod.signals() == 1
 
 
+@pytest.mark.parametrize("left", ["{ended}\n", "x\n", "\n", ""])
+def test_what_a_proxy_left_that_has_ended_holds_nothing_back(pod: Pod, left: str) -> None:
+    """A proxy that was killed while it moved clients can't let the signal go on: kube-apiserver is told at once."""
+    with ExitStack() as held:
+        ended = held.enter_context(subprocess.Popen(["true"]))
+        ended.wait()
+        (pod.folder / "runtime-proxy" / "ending").write_text(left.format(ended=ended.pid))
+        process = pod.start(held)
+        process.terminate()
+        assert process.wait(timeout=stretched(30)) == 7 and pod.signals() == 1
+
+
+def test_the_proxy_finds_what_gets_the_signal(pod: Pod) -> None:
+    """Another process by the same shell, as of `kubectl exec`, isn't taken for the one that passes the signal on."""
+    files = pod.folder / "runtime" / "files"
+    another = [files / "loader", "--library-path", files, files / "sh", "-c", "read wait"]
+    words = f'source "{files}/proxy.sh" true; find_starter; echo "$STARTER"'
+    environment = {"HOST_IP": "127.0.0.1", "ADDRESS_FILE": "/dev/null", "PRIVATE_ADDRESS": "", "PATH": "/usr/bin:/bin"}
+    with ExitStack() as held:
+        held.enter_context(subprocess.Popen(another, stdin=subprocess.PIPE))
+        process = pod.start(held)
+        held.enter_context(subprocess.Popen(another, stdin=subprocess.PIPE))
+        found = subprocess.run(["bash", "-c", words], env=environment, stdout=subprocess.PIPE, text=True, check=True)
+        assert found.stdout == f"{process.pid}\n"
+
+
 def test_the_signal_waits_until_the_proxy_lets_it_go_on(pod: Pod) -> None:
     """While the proxy moves clients, kube-apiserver isn't told before the proxy says so; then it is told once: a second
     signal would end it at once, with what is in flight.
     """
     (pod.folder / "slow").touch()
-    (pod.folder / "runtime-proxy" / "ending").touch()
+    (pod.folder / "runtime-proxy" / "ending").write_text(f"{os.getpid()}\n")
     with ExitStack() as held:
         process = pod.start(held)
         process.terminate()

@@ -11,7 +11,7 @@ if [[ ${ADDRESS_FILE-} ]]; then
   export PRIVATE_ADDRESS
   opened=/run/kube-apiserver-proxy/open
 fi
-ending=${opened%/*}/ending # exists while clients are moved: start.sh waits then
+ending=${opened%/*}/ending # exists while clients are moved, and holds this process's id: start.sh waits for it then
 export ANY_ADDRESS=0.0.0.0
 if [[ $HOST_IP == *:* ]]; then ANY_ADDRESS=::; fi
 export STATE=${opened%/*} # folder of what HAProxy's processes share
@@ -153,13 +153,18 @@ until_goaway() {
   resume_http2
 }
 
-# Sets STARTER, the process that passes the kubelet's signal on to kube-apiserver (start.sh); a pod of an earlier chart has
-# none.
+# Sets STARTER, which passes the kubelet's signal on to kube-apiserver (start.sh); a pod of an earlier chart has
+# none. By its script: `kubectl exec` can run the same shell.
 find_starter() {
-  local process name
+  local process
+  local -a words
   STARTER=''
   for process in /proc/[0-9]*; do
-    if read -r name < "$process/comm" && [[ $name == loader ]]; then STARTER=${process#/proc/}; fi
+    mapfile -d '' words < "$process/cmdline" # loader --library-path FOLDER SHELL SCRIPT
+    if [[ ${words[4]-} == "$config/start.sh" ]]; then
+      STARTER=${process#/proc/}
+      return
+    fi
   done 2>/dev/null
 }
 
@@ -243,12 +248,13 @@ finish() {
   trap '' TERM INT USR1
   local mover
   find_starter
-  : > "$ending"
+  echo $$ > "$ending"
   move "$((told + DRAIN_SECONDS * 1000))" & mover=$!
   while [[ -n $front ]] && ! succeeded && serves; do sleep 0.2; done
   say "told to stop: no new connections; kept ones end with kube-apiserver"
   close_listener
   wait "$mover"
+  rm -f "$ending"
   pass_signal_on # should the mover have failed
   kill "$checker" 2>/dev/null
   kill -USR1 "$relay" 2>/dev/null

@@ -6,15 +6,16 @@ set -u
 runtime=${0%/files/*}
 told=''
 . "$runtime/address.env"
-trap 'told=yes; trap "" TERM' TERM
+trap 'told=yes' TERM
 "$@" --bind-address="$PRIVATE_ADDRESS" &
 server=$!
 [ "$told" ] || wait "$server"
 code=$?
 if [ "$told" ]; then
+  trap '' TERM # not before kube-apiserver has started: it would ignore the signal, too
   # When proxy.sh moves clients, it sees that this process has stopped, and lets it go on once HTTP/2 clients pause: a
-  # busy node may deliver the pod's signals seconds apart.
-  if [ -e "$runtime-proxy/ending" ]; then kill -STOP $$; fi
+  # busy node may deliver the pod's signals seconds apart. One that was killed leaves its file, and lets nothing go on.
+  if read -r proxy < "$runtime-proxy/ending" && kill -0 "$proxy"; then kill -STOP $$; fi 2>/dev/null
   kill -TERM "$server" 2>/dev/null # it may have ended on its own
   wait "$server"
   code=$?
