@@ -34,7 +34,7 @@ SAYS = {
     # A reset also discards what arrived and was not read yet: a slow client sees all, half or nothing of the answer.
     Fault.RESET: "did not answer: (Connection reset by peer|.*IncompleteRead|.*RemoteDisconnected)",
     Fault.STALL: "did not answer: .*timed out",
-    Fault.TRICKLE: "did not answer: .*(timed out|not complete before the deadline)",
+    Fault.TRICKLE: "did not answer: .*(timed out|incomplete at the deadline)",
     Fault.THROTTLED: "could not serve 'get configmaps ns/a': HTTP 429 too many requests",
     Fault.BROKEN: "refused 'get configmaps ns/a': HTTP 500 an internal error",
     Fault.TRUNCATED: r"the response was truncated after \d+ bytes",

@@ -201,7 +201,7 @@ class ApiClient:
         while True:
             left = deadline - self._clock.monotonic()
             if left <= 0:
-                raise TimeoutError("the response was not complete before the deadline")
+                raise TimeoutError("the response was incomplete at the deadline")
             connection = getattr(response, "connection", None)
             if connection is not None and connection.sock is not None:
                 connection.sock.settimeout(left)
@@ -337,8 +337,8 @@ def _too_large(request: ApiRequest, error: _ItemTooLarge) -> ApiError:
     return ApiError(
         f"'{request.what}' has an object of more than {LARGEST_OBJECT_BYTES >> 20} MiB, which isn't read: the "
         f"{f'one after {before}' if before else 'first of its page'}, in the order of namespaces and names",
-        remedy="Make that object smaller, or delete it: etcd stores so large a one only if its --max-request-bytes was "
-        "raised.",
+        remedy="Make that object smaller, or delete it: etcd stores an object of this size only if "
+        "--max-request-bytes was raised.",
     )
 
 

@@ -436,7 +436,7 @@ def _revision_missing(release: str, namespace: str, revision: int | None) -> Ite
         raise HelmError(
             f"revision {revision} of release '{release}' is not in Helm's history",
             remedy="Another Helm client has removed it (each keeps only the newest revisions: --history-max), or has "
-            f"uninstalled the release. If a later revision will do, roll back to that: helm history {release} -n "
+            f"uninstalled the release. If a later revision is acceptable, roll back to it: helm history {release} -n "
             f"{namespace}. Otherwise, install the previous chart and values again: helm upgrade {release} CHART -n "
             f"{namespace} --reset-values -f VALUES",
         ) from error

@@ -176,7 +176,7 @@ class SshHosts:
             # The connection lives, and other commands use it.
             raise HostError(
                 f"{host.name}: the SSH server refused another session, for '{_short(what)}': {error}",
-                remedy="Allow more sessions at once on that host (MaxSessions in sshd_config).",
+                remedy="Allow more concurrent sessions on that host (MaxSessions in sshd_config).",
             ) from error
         except (paramiko.SSHException, OSError, EOFError) as error:
             self._forget(host)

@@ -27,7 +27,7 @@ def copy_image(image: str, archive: Path) -> None:
     """
     if shutil.which("skopeo") is None:
         raise UsageError(
-            f"{image} is in none of the given archives, and skopeo, which could copy it, is not installed",
+            f"{image} is in none of the given archives, and skopeo, which is needed to copy it, is not installed",
             remedy="Install skopeo; or give a folder with archives: --archives DIR (docker save, ctr images export).",
         )
     with TemporaryDirectory(dir=archive.parent) as folder:

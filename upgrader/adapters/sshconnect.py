@@ -215,7 +215,7 @@ def _unreachable(host: Host, error: BaseException, goal: Host) -> HostUnreachabl
         )
     if isinstance(error, paramiko.SSHException) and str(error) == _REVOKED:
         return HostUnreachable(
-            f"{where}: {_REVOKED}: this may be an attacker who has it",
+            f"{where}: {_REVOKED}: an attacker may have this key",
             remedy="Don't log in to it. Give the machine a new host key, and add that to known_hosts.",
         )
     folder = host.known_hosts.parent if host.known_hosts else None
