@@ -116,7 +116,7 @@ class ResetQueuesStep(OneWay):
     name: str = "accept-queues"
 
     def summary(self) -> str:
-        return f"return {MIGRATE_REQ} on the controllers to what it was before the adoption"
+        return f"restore {MIGRATE_REQ} on the controllers to its value before the adoption"
 
     def apply(self, note: Callable[[str], None]) -> None:
         _reset(self.hosts, self.controllers)

@@ -110,8 +110,8 @@ def check_addon(workload: KubeObject, rendered: str, values: Mapping[str, Any]) 
         section = SECTIONS[name]
         raise Blocked(
             f"{workload.get('kind')} kube-system/{name} has parts that the chart would remove: {', '.join(lost)}",
-            remedy=f"Set `{section}.enabled: false` in values/kubernetes.yaml: it is then left alone, also by "
-            "upgrades. Or reset it to kubeadm's defaults: kubeadm init phase addon all, on a controller.",
+            remedy=f"Set `{section}.enabled: false` in values/kubernetes.yaml: adoption and upgrades then leave it "
+            "unchanged. Or reset it to kubeadm's defaults: kubeadm init phase addon all, on a controller.",
         )
 
 

@@ -43,8 +43,8 @@ def check_rights(role: KubeObject | None, rendered: str) -> None:
         raise Blocked(
             f"ClusterRole {COREDNS_ROLE} has rights that the chart would remove: {rights}",
             remedy="Give them to ServiceAccount kube-system/coredns by a separate ClusterRole and ClusterRoleBinding, "
-            "and remove them from this one. Or set `coredns.enabled: false` in values/kubernetes.yaml: CoreDNS is then "
-            "left alone, also by upgrades.",
+            "and remove them from this one. Or set `coredns.enabled: false` in values/kubernetes.yaml: adoption and "
+            "upgrades then leave CoreDNS unchanged.",
         )
 
 

@@ -211,7 +211,8 @@ def _not_kubeadms(section: str) -> str:
     what = "CoreDNS" if section == "coredns" else "kube-proxy"
     return (
         f"If {what} isn't kubeadm's (Kubespray has its own CoreDNS, Cilium may replace kube-proxy), set "
-        f"`{section}.enabled: false` in values/kubernetes.yaml: its replacement is left alone, also by upgrades."
+        f"`{section}.enabled: false` in values/kubernetes.yaml: adoption and upgrades then leave its replacement "
+        "unchanged."
     )
 
 

@@ -31,7 +31,7 @@ def running_version(kube: Kube) -> KubernetesVersion:
     if version is None:
         raise Blocked(
             "Deployment kube-system/kube-apiserver of a release does not exist: this cluster was not adopted yet",
-            remedy="Adopt all its controllers at once: upgrader adopt",
+            remedy="Adopt all its controllers together: upgrader adopt",
         )
     return version
 
@@ -80,7 +80,7 @@ def joined(controllers: Sequence[ControllerFacts]) -> tuple[ControllerFacts, ...
     if found and len(found) == len(controllers):
         raise Blocked(
             "kubeadm's static pods run on every controller: this adoption was not finished, or was undone",
-            remedy="Adopt all of them at once: upgrader adopt",
+            remedy="Adopt all of them together: upgrader adopt",
         )
     return found
 

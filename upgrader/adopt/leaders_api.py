@@ -87,7 +87,7 @@ def leaders_servers(
             if _is_loopback(name):
                 raise Blocked(
                     f"{controller.host.name}: {path} has the extender {url}, which the chart's kube-scheduler can't "
-                    "reach, as it doesn't use the host network; nothing was changed",
+                    "reach, because it doesn't use the host network; nothing was changed",
                     remedy="On each controller, set the extender's `urlPrefix` to an address that pods can reach: its "
                     "Service's cluster IP, or the node's own address, if the extender listens there. Then restart "
                     "kube-scheduler's static pod.",
@@ -126,8 +126,8 @@ def _own_server(hosts: Hosts, controller: ControllerFacts, address: str, path: s
     else:
         return OwnServer(controller.host, path, server, own)
     raise Blocked(
-        f"{controller.host.name}: {path} has the server {server}, which the chart's pods can't reach, as they don't "
-        f"use the host network; {why}; nothing was changed",
+        f"{controller.host.name}: {path} has the server {server}, which the chart's pods can't reach, because they "
+        f"don't use the host network; {why}; nothing was changed",
         remedy="On each controller, set it to its node's own address, or to the shared API endpoint, at a port where "
         "the API answers; the address must be in kube-apiserver's certificate. On this one: sed -i "
         f"'s#{server}#{own}#' {path}",

@@ -76,7 +76,7 @@ class RemovePodsStep(OneWay):
 
         if names := wait_until(self.clock, left, seconds=_GONE_SECONDS):
             raise StepFailed(
-                f"pods on {self.host.name} were still listed, or listed again, after {_GONE_SECONDS:.0f} s: {names}",
+                f"pods on {self.host.name} still existed, or existed again, after {_GONE_SECONDS:.0f} s: {names}",
                 remedy=f"kubectl -n {_SYSTEM} describe pod {names.partition(',')[0]}",
             )
 

@@ -28,6 +28,6 @@ def proxy_server(kubeconfig: str) -> str:
 def _other(what: str) -> Blocked:
     return Blocked(
         f"ConfigMap kube-system/kube-proxy {what}; nothing was changed",
-        remedy="Set `kubeProxy.enabled: false` in values/kubernetes.yaml: kube-proxy is then left alone, also by "
-        "upgrades. Or reset it to kubeadm's defaults: kubeadm init phase addon kube-proxy, on a controller.",
+        remedy="Set `kubeProxy.enabled: false` in values/kubernetes.yaml: adoption and upgrades then leave kube-proxy "
+        "unchanged. Or reset it to kubeadm's defaults: kubeadm init phase addon kube-proxy, on a controller.",
     )

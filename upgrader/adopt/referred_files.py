@@ -130,8 +130,8 @@ def _on_all(hosts: Hosts, at: Sequence[Host], named: Mapping[str, str]) -> bool:
         for path in sorted(named.keys() - there[host]):
             other = next(each.name for each in at if path in there[each])
             raise Blocked(
-                f"{host.name} has no file {path}, which {named[path]} names, and {other} has: the chart mounts it by "
-                "itself, on every controller; nothing was changed",
+                f"{host.name} has no file {path}, which {named[path]} names, but {other} has it: the chart mounts it "
+                "as a single file, on every controller; nothing was changed",
                 remedy=f"Create it on {host.name} as well, or remove what names it on every controller.",
             )
     return True
@@ -147,8 +147,8 @@ def _check_files(hosts: Hosts, host: Host, static: StaticPod, named: Collection[
 
 def _no_file(host: Host, by: str, path: str, file: FileOfHost, folder: str) -> Blocked:
     return Blocked(
-        f"{host.name}: {by} names {path}, which is {file}: of the folder mounted at {folder}, the chart mounts only "
-        "files, one by one; nothing was changed",
+        f"{host.name}: {by} names {path}, which is {file}: the chart mounts only single files from the folder "
+        f"{folder}; nothing was changed",
         remedy=f"Name the file that is meant. If {file} is meant, move it to a folder that the static pod mounts as a "
         "whole, on every controller, and name it there.",
     )

@@ -111,7 +111,7 @@ def _check_election(host: str, static: StaticPod) -> None:
     if not is_true(elects):
         raise Blocked(
             f"{static.component}'s static pod on {host} has --{_ELECTION}={elects}: without leader election, two pods "
-            "would act at once whenever the chart's pod is replaced, and its standby pod would always act beside it",
+            "would be active whenever the chart's pod is replaced, and its standby pod would always be active, too",
             remedy="Remove the flag from the static pod, on every controller: leader election is on by default. If "
             "kubeadm has it from `extraArgs` in ConfigMap kube-system/kubeadm-config, remove it there, too.",
         )

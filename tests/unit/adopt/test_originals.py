@@ -148,7 +148,7 @@ FORGED = {
 def test_only_what_was_taken_over_is_restored(place: Place, forged: Any) -> None:
     """A planted ClusterRoleBinding is refused with its name, and nothing is applied."""
     place.secret(json.dumps([daemonset(), forged]))
-    with pytest.raises(StepFailed, match="nothing of it is restored") as refused:
+    with pytest.raises(StepFailed, match="none of it is restored") as refused:
         place.originals.read()
     assert "kubeadm init phase addon all" in refused.value.remedy
 
@@ -328,7 +328,7 @@ def test_as_many_pods_of_coredns_as_now_stay(place: Place) -> None:
         (True, True, "keep kubeadm's kube-proxy and CoreDNS objects", "kube-proxy and CoreDNS"),
         (True, False, "keep kubeadm's kube-proxy objects", "kube-proxy"),
         (False, True, "keep kubeadm's CoreDNS objects", "CoreDNS"),
-        (False, False, "kubeadm's add-ons are left alone", "nothing"),
+        (False, False, "kubeadm's add-ons are not changed", "nothing"),
     ],
 )
 def test_an_add_on_that_is_left_alone_is_not_said_to_be_taken_over(
