@@ -264,7 +264,8 @@ def _kubeadm(session: Session) -> tuple[AuthorityOnHost, Mapping[str, object]]:
         return AuthorityOnHost(session.tools.hosts, config.certificates_folder), config.fields(_FORM)
     except ValueError as error:
         raise Blocked(
-            f"ConfigMap {_SYSTEM}/{KUBEADM_CONFIG_MAP} can't be read (it has the certificates' folder): {error}",
+            f"ConfigMap {_SYSTEM}/{KUBEADM_CONFIG_MAP} can't be read (it names the folder of the "
+            f"certificates): {error}",
             remedy=f"Read it: kubectl -n {_SYSTEM} get configmap {KUBEADM_CONFIG_MAP} -o yaml",
         ) from error
 

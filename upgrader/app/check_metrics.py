@@ -26,7 +26,7 @@ def publish_check(folder: Path, checked: CheckedPlan, note: Callable[[str], None
         if not sinks:
             raise UsageError(
                 "upgrader.yaml has no destination for metrics",
-                remedy="Set observability.textfileDirectory or observability.pushgateway, or leave --metrics out.",
+                remedy="Set observability.textfileDirectory or observability.pushgateway, or omit --metrics.",
             )
         now = session.tools.clock.now()
         content = rendered(check_metrics(checked.all_findings, cluster, now, blocked=checked.blocked))

@@ -202,8 +202,8 @@ def _found(session: Session, name: str, front_end: FrontEnd, *, dead: bool) -> L
     left_out = {} if returning else marks
     if left_out and len(staying.controllers) - len(left_out) < _LEAST:
         raise Blocked(
-            f"without {name}, and without {first_few(sorted(left_out))}, which is left out, too few controllers "
-            "remain; nothing was changed",
+            f"too few controllers would remain without {name}, because {first_few(sorted(left_out))} is left out; "
+            "nothing was changed",
             remedy=f"First bring {first_few(sorted(left_out))} back: without it, etcd has no majority.",
         )
     remaining = replace(session, cluster=staying).without(left_out)

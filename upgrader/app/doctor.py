@@ -99,7 +99,7 @@ class Doctor:
 
     def _agent(self, environ: Mapping[str, str]) -> Symptom:
         if not environ.get("SSH_AUTH_SOCK"):
-            return Symptom("agent", "ok", "none: only keys in files are used")
+            return Symptom("agent", "ok", "none: only key files are used")
         answer = self.machine.answer("ssh-add", "-l")
         if answer is None or answer.exit_status not in (0, 1):
             return Symptom("agent", "warning", "SSH_AUTH_SOCK is set, but no agent answers", "eval $(ssh-agent)")

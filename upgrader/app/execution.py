@@ -346,8 +346,8 @@ def _past_the_dead(session: Session, state: RunState, error: UpgraderError | Non
         with suppress(ApiError):
             for name in down_controllers(tools.kube, tools.hosts, session.cluster):
                 error.remedy += (
-                    f"\nController {name} is down. If its machine is gone for good, `upgrader resume` can't complete "
-                    f"the run: upgrader controllers remove {name} --dead\nThen start a new one: upgrader run"
+                    f"\nController {name} is down. If its machine is permanently gone, `upgrader resume` can't "
+                    f"complete the run: upgrader controllers remove {name} --dead\nThen start a new one: upgrader run"
                 )
     return error
 

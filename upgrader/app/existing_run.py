@@ -119,7 +119,7 @@ def _refuse_older(run: DiscoveredRun, found: DiscoveredRuns) -> None:
         )
     raise UsageError(
         f"the changes of the later run {later.name} are still in place",
-        remedy=f"First roll it back (upgrader rollback --run {later.name}), or continue from there."
+        remedy=f"First roll it back (upgrader rollback --run {later.name}), or continue from the current state."
         if later.state.is_upgrade
         else _start_anew(kind),
     )
@@ -128,11 +128,11 @@ def _refuse_older(run: DiscoveredRun, found: DiscoveredRuns) -> None:
 def _start_anew(kind: RunKind) -> str:
     if kind is RunKind.LEAVE_OUT_CONTROLLER:
         return (
-            "It left out a controller that was down, and an upgrade from before it can't be continued. If that "
+            "It left out a controller that was down, and an upgrade that began earlier can't be continued. If that "
             "controller is back, bring it back first: upgrader resume (without --run). Then start a new run: upgrader "
             "run"
         )
-    return f"It was `{kind.command}`. An upgrade from before it can't be continued: start a new run: upgrader run"
+    return f"It was `{kind.command}`. An upgrade that began earlier can't be continued. Start a new run: upgrader run"
 
 
 def _refuse_half_left_out(marked: Session) -> None:

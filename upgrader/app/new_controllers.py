@@ -190,8 +190,8 @@ def _refuse_rotation(session: Session) -> None:
     values = _values(session, "kubernetes")
     if signing := (values.get("pki") or {}).get("signingCertificate"):
         raise Blocked(
-            f"values/kubernetes.yaml sets {signing} as the signing CA, as during a rotation of the cluster's CA: a new "
-            "controller lacks that file; nothing was changed",
+            f"values/kubernetes.yaml sets {signing} as the signing CA, as a rotation of the cluster's CA does; a new "
+            "controller doesn't have that file; nothing was changed",
             remedy="Check `upgrader certs rotate-ca show`, then complete the rotation or run `upgrader certs "
             "rotate-ca cancel`.",
         )

@@ -125,7 +125,7 @@ def _check_left_out(left_out: Iterable[str], only: tuple[str, ...]) -> None:
         if name in only:
             raise UsageError(
                 f"controller {name} is left out: nothing is recovered there",
-                remedy=f"When it is back: upgrader resume. To recover the others: leave out --host {name}.",
+                remedy=f"When it is back: upgrader resume. To recover the others: omit --host {name}.",
             )
 
 

@@ -60,7 +60,7 @@ class Rehearsed:
     def refuse_if_blocked(self, *, seen: bool = False) -> None:
         """Raise Blocked where it is. `seen`: the findings are still on the screen."""
         if self.blocked:
-            what = f"{self.target} does not work with this cluster's data as {self.current} does; nothing was changed"
+            what = f"{self.target} treats this cluster's data differently than {self.current}; nothing was changed"
             raise refusal(what, self.findings, seen=seen)
 
 

@@ -61,7 +61,7 @@ def write_cluster_copy(folder: Path, out: Path, front_end: FrontEnd) -> ClusterC
         raise UsageError(f"the copy can't be written to {out}: {error.strerror}") from error
     except yaml.YAMLError as error:
         raise UsageError(
-            f"the copy was not written, as it could not be read again: {getattr(error, 'problem', None) or error}",
+            f"the copy was not written, because it could not be read back: {getattr(error, 'problem', None) or error}",
             remedy="Make a lab of the cluster's versions and size yourself: upgrader lab up --help",
         ) from error
     return copied

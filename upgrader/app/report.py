@@ -50,7 +50,8 @@ class RunToReport:
         """Make the files in the run's folder again; returns the page's path."""
         if self.run.place:
             raise UsageError(
-                f"run {self.run.name} was made elsewhere: its journal is in {self.run.place}, its folder isn't here",
+                f"run {self.run.name} ran on another machine: its journal is in {self.run.place}, but its folder "
+                "isn't here",
                 remedy="Print the report with `-o html`, or run this in the folder that has the run.",
             )
         own = Templates.of_user(os.environ)
@@ -67,7 +68,8 @@ class RunToReport:
             hosts = load_names(load_settings(self.folder, os.environ).inventory)
         except ConfigError as error:
             raise UsageError(
-                f"host names can't be replaced, as the inventory can't be read: {error.message}", remedy=error.remedy
+                f"host names can't be replaced, because the inventory can't be read: {error.message}",
+                remedy=error.remedy,
             ) from error
         return redacted(self.run.state, tuple({name for names in hosts.values() for name in names}))
 

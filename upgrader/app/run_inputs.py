@@ -92,8 +92,8 @@ def inputs_digest(settings: Settings) -> str:
     found = {name: digest for name, digest in digests if not name.endswith("/")}
     if _YAML not in found:
         raise UsageError(
-            f"{settings.folder / _YAML} is also the kubeconfig, or a file that the kubeconfig names, which no approval "
-            "covers",
+            f"an approval doesn't cover the kubeconfig and the files that it names, and {settings.folder / _YAML} is "
+            "one of them",
             remedy="Use another file for cluster.kubeconfig, and for each file that the kubeconfig names.",
         )
     return digest_of({"files": digest_of(found), "settings": settings_text(settings)})
@@ -150,7 +150,7 @@ def _not_inputs(settings: Settings, written: Collection[Path]) -> Collection[Pat
     own, folder = settings.inputs / RUNS, settings.folder.resolve()
     if own.is_symlink():
         raise UsageError(
-            f"{own} is a link: a run could write there what another run reads",
+            f"{own} is a link: through it, a run could change files that another run reads",
             remedy="Replace the link with a folder.",
         )
     named = dict(named_inputs(settings))
@@ -168,7 +168,9 @@ def _not_inputs(settings: Settings, written: Collection[Path]) -> Collection[Pat
             )
     for name, root in named.items():
         if root.resolve().is_relative_to(own.resolve()) or ".git" in root.resolve().parts:
-            raise UsageError(f"{name} is in {root.parent}, which an approval can't cover", remedy="Move it elsewhere.")
+            raise UsageError(
+                f"{name} is in {root.parent}, which an approval can't cover", remedy="Move it to another folder."
+            )
     return (own, *given)
 
 

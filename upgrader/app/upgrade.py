@@ -203,7 +203,7 @@ def propose_upgrade(
         if target not in (None, saved.target):
             raise UsageError(
                 f"--to {target}, but the saved plan is for {saved.target}",
-                remedy="Leave --to out, or plan again.",
+                remedy="Omit --to, or plan again.",
             )
         target = saved.target
     with (
@@ -331,7 +331,7 @@ def refuse_over_interrupted(session: Session, front_end: FrontEnd, *, anew: bool
         f"run {name} was interrupted, and its changes are still in place: the rollback of a new run would "
         "keep these changes; nothing was changed",
         remedy="To continue it: upgrader run --resume\nTo undo it: upgrader rollback\nTo keep its changes, and start "
-        "from there: upgrader run --new"
+        "from the current state: upgrader run --new"
         + (
             f", which first leaves out {down}. Without it, neither of the others is likely to pass its gates."
             if down

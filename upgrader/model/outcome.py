@@ -60,7 +60,7 @@ def holds(reason: str) -> Verdict:
     return Verdict(VerdictKind.HOLDS, reason)
 
 
-def pending(reason: str, *details: str, remedy: str = "Find out what it waits for; see the details above.") -> Verdict:
+def pending(reason: str, *details: str, remedy: str = "Find out what it waits for: see the details above.") -> Verdict:
     """The condition is not met yet."""
     return Verdict(VerdictKind.PENDING, reason, details, remedy)
 

@@ -294,7 +294,7 @@ def test_controller_that_was_left_out_returns_in_the_place_of_a_dead_one(
     asked_first = {host.name for gate in asked for host in gate.gate.cluster.controllers}  # type: ignore[attr-defined]
     assert asked_first == {NAMES[1]}
     place.leave_out_first(away=True)
-    with pytest.raises(Blocked, match=f"without {LAST}, and without {first}, which is left out, too few"):
+    with pytest.raises(Blocked, match=f"too few controllers would remain without {LAST}, because {first} is left out"):
         place.removal(dead=True).__enter__()
 
 

@@ -104,7 +104,7 @@ def test_run_that_changed_nothing_says_so() -> None:
     assert "and was rolled back" in after_a_change.message
 
 
-@pytest.mark.parametrize("told", ["", REPAIR + " If it fails after the rollback, too, it has ended by itself."])
+@pytest.mark.parametrize("told", ["", REPAIR + " If it still fails after the rollback, the run did not cause this."])
 def test_what_a_rollback_could_not_repair_is_said(told: str) -> None:
     """A cluster whose custom resources can't be read isn't healthy, whatever the gates of the control plane say; the
     report says so, too, and how to repair it, once.

@@ -140,7 +140,7 @@ def test_what_the_target_refuses_blocks(tmp_path: Path, monkeypatch: pytest.Monk
     """With the versions, and what is refused."""
     found = rehearsed(tmp_path, monkeypatch, Difference("gone", "webs", "", 1, ("default/one",)))
     assert [each.id for each in found.findings] == ["rehearsal.gone"]
-    with pytest.raises(Blocked, match=r"v1\.37\.1 does not work with this cluster's data as v1\.36\.3 does"):
+    with pytest.raises(Blocked, match=r"v1\.37\.1 treats this cluster's data differently than v1\.36\.3"):
         found.refuse_if_blocked()
 
 

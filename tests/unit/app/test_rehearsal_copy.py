@@ -88,8 +88,8 @@ def test_a_cluster_that_is_not_adopted_has_the_flags_of_its_static_pods(kube: Fa
     copied = write_cluster_copy(folder, folder / "copy.yaml", FrontEnd())
     assert not copied.adopted and copied.flags == {"kube-apiserver": {"event-ttl": "3h"}}
     assert copied.not_copied == (
-        "kube-controller-manager: its flags are unknown, as it has no static pod",
-        "kube-scheduler: its flags are unknown, as it has no static pod",
+        "kube-controller-manager: its flags are unknown, because it has no static pod",
+        "kube-scheduler: its flags are unknown, because it has no static pod",
     )
 
 

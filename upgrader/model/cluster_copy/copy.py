@@ -199,7 +199,7 @@ def _flags_of_all(
 ) -> dict[str, Sequence[str]]:
     """The flags that a component has on all controllers."""
     if not pods:
-        left_out.append(f"{component}: its flags are unknown, as it has no static pod")
+        left_out.append(f"{component}: its flags are unknown, because it has no static pod")
         return {}
     found = without_kubeadms({name: values for pod in pods for name, values in pod.items()})
     differing = [name for name, values in found.items() if any(pod.get(name) != values for pod in pods)]

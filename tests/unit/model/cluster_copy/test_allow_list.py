@@ -241,7 +241,7 @@ def test_flags_of_static_pods_hold_where_the_cluster_is_not_adopted() -> None:
     assert found.not_copied == (
         "kube-apiserver --max-requests-inflight: differs between controllers",
         "kube-apiserver --oidc-client-id: a lab can't have it",
-        "kube-controller-manager: its flags are unknown, as it has no static pod",
+        "kube-controller-manager: its flags are unknown, because it has no static pod",
     )
     assert "hunter2" not in str(found.plain())
 
