@@ -169,7 +169,7 @@ TIMEOUT = click.option(
 def wait_seconds(*, wait: bool, timeout: float | None) -> float | None:
     """How long --wait may take; None if it isn't given. Raises UsageError for --timeout without it."""
     if timeout is not None and not wait:
-        raise UsageError("--timeout has no meaning without --wait", remedy="Add --wait, or leave it out.")
+        raise UsageError("--timeout has no meaning without --wait", remedy="Add --wait, or omit --timeout.")
     return (_WAIT_SECONDS if timeout is None else timeout) if wait else None
 
 

@@ -106,9 +106,9 @@ def run(folder: Path, anew: bool, executor: ExecutorName | None, yes: bool) -> N
     """Start a campaign, or continue the newest one.
 
     Each cluster is upgraded by `upgrader run`, which continues if this command is interrupted or killed: run the same
-    command again. Ends when all stages are done, or when nothing can continue without a person.
+    command again. Ends when all stages are done, or when nothing can continue without an operator.
 
-    Exit codes: 0 done, and no cluster has failed, 2 wrong usage or files, 3 waits for a person, or clusters are
+    Exit codes: 0 done, and no cluster has failed, 2 wrong usage or files, 3 waits for an operator, or clusters are
     blocked, 4 clusters were rolled back, 5 a cluster requires manual action, 6 another `fleet run` is active, 130
     interrupted. Failures within `maxFailures` don't stop the campaign, but determine the exit code.
     """
@@ -243,14 +243,14 @@ def resume(folder: Path) -> None:
 def retry(folder: Path, cluster: str) -> None:
     """Run a cluster again that failed, was skipped or is unreachable, with the same version and charts.
 
-    If a gate has failed in the cluster's soak, nothing is run: the gate is asked again.
+    If a gate has failed in the cluster's soak, nothing is run: the gate is checked again.
     """
     from upgrader.fleet.use_cases import retry
 
     gate = retry(folder, cluster)
     _refresh(folder)
     asked = f"Gate {gate} of {cluster}" if gate else f"The gates of {cluster}"
-    what = f"{cluster} will be run again" if gate is None else f"{asked} will be asked again"
+    what = f"{cluster} will be run again" if gate is None else f"{asked} will be checked again"
     say(f"{what}. If `upgrader fleet run` isn't active, start it.")
 
 
@@ -274,11 +274,11 @@ def skip(folder: Path, cluster: str, reason: str) -> None:
 @_REASON
 @click.pass_obj
 def declare_jobs_gone(folder: Path, uid: str, reason: str) -> None:
-    """Declare that the management cluster with this UID is gone for good: none of its Jobs runs any more, or ever will.
+    """Declare that the management cluster with this UID is permanently gone: none of its Jobs runs, or will run again.
 
     Use it only if its nodes are off, or were deleted: pods run on without an API server. The UID is that of its
     namespace kube-system, which `fleet run` shows. Afterwards the campaign goes on with the management cluster that
-    jobs.kubeconfig leads to, and resumes runs that have no end.
+    jobs.kubeconfig leads to, and resumes runs that have not ended.
     """
     from upgrader.fleet.use_cases import jobs_gone
 
@@ -290,7 +290,7 @@ def declare_jobs_gone(folder: Path, uid: str, reason: str) -> None:
 @fleet.command(hidden=True)
 @click.option("--chunks", type=click.Path(path_type=Path), required=True, help="Folder of the mounted chunks.")
 @click.option("--folder", "own", type=click.Path(path_type=Path), required=True, help="The cluster folder.")
-@click.option("--pins", required=True, help="What this upgrader has to be.")
+@click.option("--pins", required=True, help="The version and the digests that this upgrader must have.")
 @click.argument("arguments", nargs=-1, required=True)
 def job(chunks: Path, own: Path, pins: str, arguments: tuple[str, ...]) -> None:
     """In the container of a Job of a campaign: unpack its inputs, and run `upgrader ARGUMENTS` with them."""

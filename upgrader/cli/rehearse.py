@@ -53,7 +53,8 @@ def rehearse(
 
     On a controller, a snapshot of etcd is restored twice; both versions of kube-apiserver serve a copy, with today's
     and with the planned flags, in a systemd unit without a network. Every object is read at every version, and updated
-    and created again as a dry run. What only the target refuses is a finding. All of it is removed at the end.
+    and created again as a dry run. A request that only the target refuses is a finding. The copies are
+    removed at the end.
 
     Changes nothing in the cluster, and holds its lock meanwhile. Only names and reasons leave the controller. The
     controller needs 2.25 GiB of free memory, free disk space, and the target's image.
@@ -116,7 +117,7 @@ def copy(folder: Path, out: Path) -> None:
     An allow-list of fields decides what is in it: versions; flags and values that a lab can have; nodes with their
     labels and taints; namespaces, CustomResourceDefinitions, admission policies, webhooks' rules, priority classes,
     disruption budgets; and of workloads their counts, labels, selectors and placement. No Secret, no ConfigMap, no
-    custom resource, no annotation, and of containers nothing at all. Read the file before you hand it on.
+    custom resource, no annotation, and of containers nothing at all. Read the file before you share it.
 
     Exit codes: 0 written, 2 wrong usage or files, 3 no control plane that upgrader can upgrade, 5 the API did not
     answer, or refused a list.

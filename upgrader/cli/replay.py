@@ -29,7 +29,7 @@ def replay(folder: Path, run: str, speed: float) -> None:
     """Play back a recorded run: RUN of this folder, or a FILE.
 
     FILE is a journal (runs/RUN/journal.jsonl), or the output of a command with -o json. The display always says that it
-    is a recording. No pause is longer than 2 s. Ctrl-C ends it. Without a terminal, all lines are printed at once.
+    is a recording. No pause is longer than 2 s. Ctrl-C ends it. Without a terminal, all lines are printed immediately.
     Changes nothing, and needs no cluster.
 
     Exit codes: 0 shown, 2 no such run, or a file that can't be replayed.

@@ -61,7 +61,7 @@ def report(
         if name or opened or redacted or output in ("html", "junit"):
             raise UsageError(
                 "--compare can only be combined with two runs and -o json or markdown",
-                remedy="Leave the other options out.",
+                remedy="Omit the other options.",
             )
         _compare(folder, compare, output)
         return

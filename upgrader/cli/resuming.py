@@ -53,7 +53,7 @@ def resume_now(
         aim = found.run.state.goal or found.run.state.target
         if only_to is not None and aim != only_to:
             raise Blocked(
-                f"run {found.run.state.run} is on the way to {aim}, and the campaign is for {only_to}: not resumed",
+                f"run {found.run.state.run} upgrades to {aim}, but the campaign is for {only_to}: it was not resumed",
                 remedy="Look at it (upgrader history), and end it with `upgrader resume` or `upgrader rollback`.",
             )
         resumed = found.prepare(accept_changes=accept_changes)

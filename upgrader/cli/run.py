@@ -76,7 +76,7 @@ __all__ = ["run"]
     "--new",
     "anew",
     is_flag=True,
-    help="If the newest upgrade was interrupted, keep its changes, and start a new run from there.",
+    help="If the newest upgrade was interrupted, keep its changes, and start a new run from the current state.",
 )
 @click.option(
     "--approved-inputs",
@@ -127,7 +127,7 @@ def run(
     last version that was reached; run the same command to continue from there.
 
     If the newest upgrade was interrupted, on this machine or another, and its changes are still in place, choose:
-    --resume continues it as `upgrader resume` does, unless it failed: then a person must look first. --new starts a new
+    --resume continues it as `upgrader resume` does, unless it failed: then check it first. --new starts a new
     run, whose rollback restores what the interrupted one left.
 
     If a controller is down, the run doesn't start; with `policy.degraded: allow`, it leaves one out of at least three.

@@ -44,7 +44,7 @@ def test_a_target_that_does_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "1,200 objects: 1,300 reads, 1,100 updates and 1,000 creations were compared in 41 s" in " ".join(
         shown.split()
     )
-    assert "4 of them say nothing" in shown
+    assert "4 of them prove nothing" in shown
 
 
 def test_a_target_that_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,7 +117,7 @@ def test_which_emulation_was_rehearsed(monkeypatch: pytest.MonkeyPatch) -> None:
     shown, _ = invoke(monkeypatch, (), emulated_first=(1, 36))
     words = " ".join(shown.split())
     assert "v1.36.3 → v1.37.1, on" in words
-    assert "tried as after `upgrader finalize`. That it first emulates 1.36 was not tried" in words
+    assert "tried as it runs after `upgrader finalize`. Its emulation of 1.36 before that was not tried" in words
     shown, _ = invoke(monkeypatch, (), current_emulates=(1, 35), target_emulates=(1, 36))
     assert "v1.36.3 (emulates 1.35) → v1.37.1 (emulates 1.36), on" in shown and "finalize" not in shown
     shown, _ = invoke(monkeypatch, (), "-o", "json", current_emulates=(1, 35), emulated_first=(1, 36))

@@ -274,7 +274,7 @@ def test_resumed_run_of_a_campaign(site: Site, planned: list[bool], wrong: str) 
     error = site.invoke("run", "--resume", "--to", target, "--yes", "--approved-inputs", approved).exception
     assert len(site.done) == (0 if wrong else 1) and not planned
     if wrong:
-        said = "the cluster folder has changed since" if wrong == "folder" else "and the campaign is for"
+        said = "the cluster folder has changed since" if wrong == "folder" else "but the campaign is for"
         assert isinstance(error, Blocked) and said in str(error)
 
 
