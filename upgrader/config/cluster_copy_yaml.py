@@ -18,7 +18,7 @@ __all__ = ["copy_text", "fitting", "read_copy"]
 
 _HEAD = """\
 # A copy of a cluster for a lab like it (`upgrader lab up --like FILE`), made by `upgrader rehearse copy`.
-# It has names, labels, selectors, counts, schemas and policies. Read it before you use it, or hand it on.
+# It has names, labels, selectors, counts, schemas and policies. Read it before you use or share it.
 # `notCopied` names what was left out.
 """
 
@@ -32,7 +32,7 @@ def copy_text(copied: ClusterCopy) -> str:
     """The file's text. Raises yaml.YAMLError for a copy that is too large to be read again."""
     text = _HEAD + _dumped(copied.plain())
     if (size := len(text.encode())) > MOST_BYTES:
-        raise yaml.YAMLError(f"it has {size:,} bytes, and a file that is read has at most {MOST_BYTES:,}")
+        raise yaml.YAMLError(f"it has {size:,} bytes; at most {MOST_BYTES:,} are accepted")
     check_limits(text)
     return text
 

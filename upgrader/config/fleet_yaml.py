@@ -105,7 +105,8 @@ class MaxFailuresSection(Section):
     same_cause: int = Field(
         default=1,
         ge=0,
-        description="How many clusters of the campaign may have failed for the same cause. One more stops all starts.",
+        description="How many clusters of the campaign may have failed for the same cause. After one more, no further "
+        "run starts.",
     )
 
 
@@ -113,11 +114,11 @@ class OnUnreachableSection(Section):
     """What becomes of a cluster whose API doesn't answer before its run."""
 
     wait: Duration = Field(
-        default=48 * 3600.0, description="How long it is asked again before `then` applies.", examples=["48h"]
+        default=48 * 3600.0, description="How long requests to it are repeated before `then` applies.", examples=["48h"]
     )
     then: Literal["skip", "stop"] = Field(
         default="stop",
-        description="`stop`: the campaign waits for a person. `skip`: it continues without the cluster.",
+        description="`stop`: the campaign waits for an operator. `skip`: it continues without the cluster.",
     )
 
 
@@ -130,8 +131,8 @@ class StageSection(Section):
     max_concurrency: NodeShare = Field(
         default=1,
         validate_default=True,
-        description="How many clusters are upgraded at once: a number, or a percentage of the stage's clusters, which "
-        "is rounded down to at least 1.",
+        description="How many clusters are upgraded at the same time: a number, or a percentage of the stage's "
+        "clusters, which is rounded down to at least 1.",
     )
     max_failures: MaxFailuresSection = MaxFailuresSection()
     on_unreachable: OnUnreachableSection = OnUnreachableSection()
@@ -142,7 +143,9 @@ class DomainsSection(Section):
     """Failure domains."""
 
     label: Text = Field(description="The label that names a cluster's domain; each cluster must have it.")
-    one_at_a_time: bool = Field(default=True, description="Whether clusters of two domains are never upgraded at once.")
+    one_at_a_time: bool = Field(
+        default=True, description="Whether clusters of two domains are never upgraded at the same time."
+    )
 
 
 class WindowSection(Section):
@@ -204,10 +207,10 @@ class JobsSection(Section):
     namespace_prefix: str = Field(
         default="fleet-",
         pattern=r"^[a-z0-9][-a-z0-9]*$",
-        description="A cluster's namespace is this and its name, as the chart `fleet` makes it.",
+        description="The prefix of each cluster's namespace, followed by the cluster's name, as in the chart `fleet`.",
     )
     queue: str = Field(
-        default="", description="Kueue's LocalQueue in each of these namespaces. Empty: Jobs begin at once."
+        default="", description="Kueue's LocalQueue in each of these namespaces. Empty: Jobs begin immediately."
     )
     grace: Duration = Field(
         default=3600.0,
@@ -259,7 +262,7 @@ class ClusterEntry(Section):
     folder: str = Field(default="", description="Its cluster folder, relative to this file. Empty: `clusters/NAME`.")
     uid: Text = Field(
         description="The UID of its namespace kube-system: `kubectl get namespace kube-system -o "
-        "jsonpath={.metadata.uid}`. A cluster with another one is never touched."
+        "jsonpath={.metadata.uid}`. A cluster with another one is never changed."
     )
     labels: dict[str, str] = Field(default={}, description="Labels for the selectors of fleet.yaml.")
 

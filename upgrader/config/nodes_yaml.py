@@ -112,8 +112,8 @@ class NodePoolSection(Section):
     )
     max_unavailable: NodeShare = Field(
         default=NodePool.max_unavailable,
-        description="How many of the pool's nodes are upgraded at once: a number, or a percentage, which is rounded "
-        "down; at least one.",
+        description="How many of the pool's nodes are upgraded at the same time: a number, or a percentage, which is "
+        "rounded down; at least one.",
     )
     max_failed: int = Field(
         default=NodePool.max_failed,

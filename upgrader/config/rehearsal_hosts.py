@@ -28,7 +28,8 @@ def rehearsal_host(settings: Settings, name: str) -> Host:
     for controller in groups["controllers"]:
         if controller.name == name or (controller.address, controller.port) == (host.address, host.port):
             raise UsageError(
-                f"--on {name}: this is the controller {controller.name}, and --on is for a machine that is none",
-                remedy=f"Leave --on out, to rehearse on a controller; or remove {name} from the group '{GROUP}'.",
+                f"--on {name}: this is the controller {controller.name}, but --on needs a machine that is not a "
+                "controller",
+                remedy=f"Omit --on, to rehearse on a controller; or remove {name} from the group '{GROUP}'.",
             )
     return host

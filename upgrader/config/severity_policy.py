@@ -29,7 +29,7 @@ def severity_problems(document: Document, severities: Mapping[str, Severity]) ->
         elif _RANK[wanted] < _RANK[worst] and not may_be_overruled(id_):
             yield document.error(
                 where,
-                f"'{id_}' is {worst}, and can't be lowered to {wanted}",
-                remedy="Fix what the check finds. Only checks that `--skip` accepts can be lowered: a run that ignores "
-                "this one would fail, or could not be rolled back.",
+                f"the severity of '{id_}' is {worst}, and can't be lowered to {wanted}",
+                remedy="Fix what the check finds. Only the severity of checks that `--skip` accepts can be lowered: a "
+                "run that ignores this one would fail, or could not be rolled back.",
             )

@@ -265,7 +265,7 @@ class ImagesSection(_Model):
         default=None,
         description="How many nodes pull, or import, at the same time: a number, or a percentage of the nodes that "
         "lack an image, which is rounded down. Empty: for pulls a tenth of these nodes, but at least 10; for imports "
-        "10. At most 100 nodes import at once.",
+        "10. At most 100 nodes import at the same time.",
     )
     bundle: str = Field(
         default="",

@@ -36,7 +36,7 @@ def with_changes(path: Path, changes: Mapping[str, Any]) -> str:
         if edited is None:
             inner = f"{{{', '.join(value)}}}" if isinstance(value, Mapping) else json.dumps(value)
             raise ConfigError(
-                f"{shown(path)}: `{key}` can't be set in place, as the file is written",
+                f"{shown(path)}: `{key}` can't be set in place, because of how the file is written",
                 remedy=f"Write `{key}: {inner}` into it manually, in one line, or use block style (unindented `key: "
                 "value` lines) in the file; then try again.",
             )

@@ -83,7 +83,7 @@ def test_a_copy_that_is_too_large_without_schemas_is_no_file() -> None:
     """By its bytes, too: it is said before it is written."""
     policy = copy.deepcopy(next(each for each in OBJECTS if each["kind"] == "ValidatingAdmissionPolicy"))
     policy["spec"]["validations"][0]["expression"] = "x" * 17_000_000
-    with pytest.raises(yaml.YAMLError, match="bytes, and a file that is read has at most 16,777,216"):
+    with pytest.raises(yaml.YAMLError, match="bytes; at most 16,777,216 are accepted"):
         copy_text(fitting(copied(objects=(policy,))))
 
 
