@@ -49,11 +49,11 @@ class CriticalPodsGate:
             return verdict
         if not any(pod.namespace == SYSTEM for pod in pods):
             return unknown(
-                f"no controller has a critical pod in {SYSTEM}; at least the control plane's pods should be there",
+                f"no controller has a critical pod in {SYSTEM}; at least the control plane's pods should be critical",
                 remedy="Give the control plane's pods the priority class system-node-critical, and check the group "
                 "`controllers` of the inventory.",
             )
-        without = f"; ignored, as they were not Ready before the run: {', '.join(known)}" if known else ""
+        without = f"; ignored, because they were not Ready before the run: {', '.join(known)}" if known else ""
         return holds(f"all critical pods on controllers are Ready ({len(pods)}){without}")
 
     def _elsewhere(self, known: tuple[str, ...]) -> Verdict | None:

@@ -79,8 +79,8 @@ class AskedVersions:
                 said = self._said(kube, pod, item) if wanted else None
                 if said not in (None, wanted):
                     return pending(
-                        f"{ref}: container {item.name} of pod {pod.name} says that it is {said}, and its image is "
-                        f"{item.spec_image}, which has to be {wanted}",
+                        f"{ref}: container {item.name} of pod {pod.name} reports version {said}, but its image "
+                        f"{item.spec_image} must have version {wanted}",
                         remedy=f"Check which version the registry has under that name. {describe_workload(ref)}",
                     )
         return None

@@ -371,14 +371,16 @@ def test_undo_that_helm_does_not_finish_in_time_is_repeated(bench: Bench) -> Non
     step = bench.step("a", apply_error=StepFailed("slow"), on_undo=slow_once)
     assert run(bench.runner(), step) == RunResult("rolled-back", "slow")
     (told,) = [event.text for event in bench.recorder.events if isinstance(event, Note) and "330 s" in event.text]
-    assert told == "Helm did not complete release 'a' within 330 s; it is asked once more"
+    assert told == "Helm did not complete release 'a' within 330 s; Helm is run once more"
 
 
 def test_undo_of_the_api_that_helm_does_not_finish_says_why_again(bench: Bench) -> None:
     """Only the API's own release may have made Helm slow."""
     error = HelmUnfinished(f"Helm did not complete release '{RECOVERED_RELEASE}' within 330 s")
     run(bench.runner(), bench.step(RECOVERED_RELEASE, apply_error=StepFailed("slow"), undo_error=error))
-    assert "asked once more: what it replaces may have made it slow" in str(bench.recorder.events)
+    assert "Helm is run once more: the kube-apiserver that it replaces may have made it slow" in str(
+        bench.recorder.events
+    )
 
 
 def test_undo_that_helm_never_finishes_ends(bench: Bench) -> None:

@@ -132,7 +132,9 @@ def test_what_was_not_ready_before_is_not_asked_for(gate: CriticalPodsGate, kube
     assert health_before == HealthBefore(("worker-1", "worker-2"), ("DaemonSet agent", "Deployment dns"))
     verdict = replace(gate, health_before=health_before).check()
     assert verdict.kind is VerdictKind.HOLDS
-    assert verdict.reason.endswith("ignored, as they were not Ready before the run: DaemonSet agent, Deployment dns")
+    assert verdict.reason.endswith(
+        "ignored, because they were not Ready before the run: DaemonSet agent, Deployment dns"
+    )
     # Another revision of the same workload has other names.
     add_pod(kube, "dns", crashed(), name=pod, revision=2, priority_class=CRITICAL)
     assert replace(gate, health_before=health_before).check().kind is VerdictKind.HOLDS

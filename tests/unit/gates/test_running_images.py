@@ -206,7 +206,7 @@ def test_components_are_asked_for_their_versions(
     log(kube, pod, name, line.format("v1.36.3".removeprefix(says)))
     found = verdict(kube, cluster, name, image)
     assert found.kind is VerdictKind.PENDING
-    assert f"container {name} of pod {pod} says that it is v1.36.3, and its image is {image}" in found.reason
+    assert f"container {name} of pod {pod} reports version v1.36.3, but its image {image}" in found.reason
     log(kube, pod, name, line.format("v1.37.1".removeprefix(says)))
     assert verdict(kube, cluster, name, image).kind is VerdictKind.HOLDS
 

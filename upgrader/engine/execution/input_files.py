@@ -175,7 +175,7 @@ def unique(found: Iterable[tuple[str, str]]) -> dict[str, str]:
     digests: dict[str, str] = {}
     for name, digest in found:
         if name in digests:
-            raise UsageError(f"two inputs of the run are called {name!r}", remedy="Rename one of them.")
+            raise UsageError(f"two inputs of the run have the name {name!r}", remedy="Rename one of them.")
         digests[name] = digest
     return digests
 

@@ -325,12 +325,16 @@ class Runner:
                 lost = isinstance(error, ApiLost | ApiUnavailable)
                 if isinstance(error, HelmUnfinished) and not unfinished:
                     unfinished = True
-                    why = ": what it replaces may have made it slow" if point.release == RECOVERED_RELEASE else ""
-                    self._note(f"{error.message}; it is asked once more{why}")
+                    why = (
+                        ": the kube-apiserver that it replaces may have made it slow"
+                        if point.release == RECOVERED_RELEASE
+                        else ""
+                    )
+                    self._note(f"{error.message}; Helm is run once more{why}")
                     continue
                 if not lost and not refused and self._lifeline.holds:
                     return failure
-                self._note(f"the API server was lost, or rejected the rollback: {error.message}")
+                self._note(f"the API server stopped answering, or rejected the rollback: {error.message}")
         return failure
 
     def _note_replaced(self, item: PipelineStep, point: RestorePoint) -> None:

@@ -139,7 +139,7 @@ class Continuity:
                 return self._restarts.conversions, conversion
             service = lost_service(self.kube, baseline)
         except ApiError as error:
-            said = f"whether the aggregated APIs answer is not known: {error.message}"
+            said = f"it is unknown whether the aggregated APIs answer: {error.message}"
             service = Lost("aggregated APIs", said, REPAIR)
         return (self._restarts.services, service) if service else None
 

@@ -36,7 +36,7 @@ def check_service_range(kube: Kube, baseline: Baseline) -> Verdict | None:
     except ApiError as error:
         return contradicted("reading the addresses of Services", error, remedy)
     if lost:
-        words = f"Services no longer get addresses from {', '.join(sorted(lost))}, as they did before this run"
+        words = f"Services got addresses from {', '.join(sorted(lost))} before this run, and no longer do"
         return broken(words, remedy=remedy)
     return None
 

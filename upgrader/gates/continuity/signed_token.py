@@ -57,8 +57,8 @@ class SignedToken:
             if error.status != 401:
                 raise
             return broken(
-                "kube-apiserver does not accept a token that kube-controller-manager has signed, as it did before "
-                "this run: HTTP 401 (kube-controller-manager's service-account-private-key-file)",
+                "kube-apiserver no longer accepts the tokens that kube-controller-manager signs, but did before this "
+                "run: HTTP 401 (kube-controller-manager's service-account-private-key-file)",
                 remedy=_REMEDY,
             )
         self.remove()

@@ -218,7 +218,7 @@ def _failed(diagnosis: Diagnosis, attempts: Attempts, seconds: float) -> Rollbac
     why = diagnosis.blocked or diagnosis.api.answer
     lines = [f"the API did not answer again within {seconds:.0f} s: {why}"]
     if diagnosis.wrong and not _has_standby(diagnosis):
-        lines = ["every checkpoint on the controllers is of the faulty pods: none can replace them"]
+        lines = ["every checkpoint on the controllers was made from the faulty pods: none can replace them"]
     elif diagnosis.wrong:
         lines = [f"kube-apiserver still did not work correctly after {seconds:.0f} s"]
     lines += [f"{host}: generation {number} was started, but did not serve" for host, number in attempts.standbys]

@@ -183,7 +183,7 @@ def checkpoints(name: str, facts: HostFacts) -> Iterator[Cause]:
             title = f"{name}: the checkpoints of {workload.name} can't be read"
             yield Cause(Finding("checkpoint.unreadable", "unknown", title, workload.trouble))
         if workload.marks_unknown:
-            title = f"{name}: earlier failures of generations of {workload.name} are unknown"
+            title = f"{name}: it is unknown which generations of {workload.name} have failed"
             yield Cause(Finding("checkpoint.marks-unknown", "unknown", title, workload.marks_unknown))
     found = facts.workload()
     if not serves and (found is None or found.restorable is None):
@@ -218,7 +218,9 @@ def _none(name: str, found: Workload | None) -> Cause:
         remedy = f"Import them on {name}: `ctr -n k8s.io images pull {images}`, or `ctr -n k8s.io images import FILE`."
         return Cause(Finding("checkpoint.none", "error", title, why, remedy), blocks=True)
     why = (
-        "Every generation is damaged." if found is not None and found.generations else "There has never been one here."
+        "Every generation is damaged."
+        if found is not None and found.generations
+        else "This controller has never had one."
     )
     if found is not None and found.trouble:
         why = found.trouble
