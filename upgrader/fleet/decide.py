@@ -248,7 +248,7 @@ class _Deciding:
                 gate = f"gate {each.gate} of {each.name} has not passed by its deadline"
                 what = gate if each.gate else f"it is unknown for too long whether the gates of {each.name} pass"
                 return (
-                    f"stage {self.fleet.stage_of[each.name].name}: {what}: {each.gate_reason}; to ask "
+                    f"stage {self.fleet.stage_of[each.name].name}: {what}: {each.gate_reason}; to check "
                     f"{'it' if each.gate else 'them'} again: upgrader fleet retry {each.name}; or upgrader fleet skip "
                     f"{each.name} --reason TEXT"
                 )
@@ -262,8 +262,8 @@ class _Deciding:
                 self.waits[each.name] = self._lost(each)
             elif each.phase == "skipped" and each.unended:
                 self.waits[each.name] = Wait(
-                    f"the end of run {each.run}, and holds its place until then: upgrader -C {cluster.folder} "
-                    f"resume, or rollback; or upgrader fleet retry {each.name}",
+                    f"the end of run {each.run}, which counts for maxConcurrency until then: upgrader -C "
+                    f"{cluster.folder} resume, or rollback; or upgrader fleet retry {each.name}",
                     person=True,
                 )
             elif each.active and each.retried and self._may_resume(each):
@@ -329,7 +329,7 @@ class _Deciding:
         names = first_few([each.name for each in left])
         if not self._goes_on():
             stuck = [each.name for each in self.fleet.clusters if self._needs_a_person(each)]
-            return Wait(f"a person: {first_few(stuck)}", person=True)
+            return Wait(f"an operator: {first_few(stuck)}", person=True)
         times = [wait.until for wait in waits if wait is not None and wait.until is not None]
         going = any(wait is None or (wait.until is None and not wait.person) for wait in waits)
         return Wait(f"its clusters: {names}", None if going else min(times, default=None))
@@ -398,11 +398,11 @@ class _Deciding:
                 each = self.state.clusters[name]
                 stuck = each.unended and (each.phase == "skipped" or each.failed)
                 return Wait(
-                    f"domain {other}: " + (f"the run of {name} has no end" if stuck else f"{name} is being upgraded")
+                    f"domain {other}: " + (f"the run of {name} has not ended" if stuck else f"{name} is being upgraded")
                 )
         most = stage.max_concurrency.at_once(len(self.fleet.members[stage.name]))
         if self.running[stage.name] >= most:
-            return Wait(f"its turn: {most} at once (maxConcurrency {stage.max_concurrency})")
+            return Wait(f"its turn: {most} at a time (maxConcurrency {stage.max_concurrency})")
         return None
 
     def _uncounted(self, each: ClusterState) -> bool:

@@ -233,7 +233,7 @@ def end_of(pod: KubeObject) -> CommandEnd | None:
     if code not in _EXIT_CODES:  # killed, as when its memory was used up
         return None
     finished = ended.get("finishedAt")
-    what = f"its container ended with exit code {code}, and gave no reason"
+    what = f"its container exited with code {code}, without a reason"
     return CommandEnd(code, what=what, time=time_of(finished) if finished else None)
 
 

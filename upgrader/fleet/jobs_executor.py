@@ -127,7 +127,7 @@ class JobsExecutor:
             if each.uid == uid:
                 raise Blocked(
                     f"cluster {each.name} is the management cluster itself: its upgrade would stop the Jobs of others",
-                    remedy="Name it in `exclude`, and upgrade it from elsewhere: upgrader run.",
+                    remedy="Name it in `exclude`, and upgrade it from another machine: upgrader run.",
                 )
         return uid
 
@@ -211,7 +211,7 @@ class JobsExecutor:
                 raise UsageError(
                     f"its pod names no run, or is gone, and its cluster's journals can't be read: {unread}. They are "
                     f"read again by each `upgrader fleet run`. If an upgrade has stopped the API: upgrader -C "
-                    f"{shown(folder)} resume, or rollback. If the cluster is gone for good, name it in `exclude`: "
+                    f"{shown(folder)} resume, or rollback. If the cluster is permanently gone, name it in `exclude`: "
                     "upgrader fleet run --new"
                 )
             self._remove_secrets(mine.namespace, mine.cluster)
@@ -290,7 +290,7 @@ class JobsExecutor:
 def way_out(hub: str) -> str:
     """What helps if the management cluster with this UID is lost."""
     return (
-        "If it is gone for good, and none of its nodes runs a pod, confirm that, and use another one: upgrader "
+        "If it is permanently gone, and none of its nodes runs a pod, confirm that, and use another one: upgrader "
         f"fleet jobs-gone {hub} --reason TEXT"
     )
 

@@ -37,7 +37,7 @@ def refuse_open_runs(
         return
     first = next(reversed(found))
     raise Blocked(
-        "clusters have runs without an end: "
+        "clusters have runs that have not ended: "
         + first_few([f"{name} ({why})" for name, (_, why) in reversed(found.items())])
         + "; no campaign was started",
         remedy=f"End each first: {how_to_end(found[first][0])}; or use `upgrader fleet run` with the files of its "

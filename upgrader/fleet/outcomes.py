@@ -196,7 +196,7 @@ def _by_command(end: CommandEnd, cluster: str, run: PastRun | None, target: Kube
     match end.exit_code:
         case 0:
             if run is None or not _reached(run, target):
-                said = f"it ended with 0, but no journal says that run {name or 'of its own'} reached {target}"
+                said = f"it exited with code 0, but no journal says that run {name or 'of its own'} reached {target}"
                 return Result("broken", name, cause_of("", said.replace(name, ""), cluster), said)
             return Result("succeeded", name)
         case 4:

@@ -248,7 +248,7 @@ class Questions:
         if unread.runs:
             return Found("journals", _damaged(unread), used)
         if target and (open_one := open_run(cluster.folder, lambda: self._idle(cluster, used).reason)):
-            what = f"it has a run without an end, which the campaign has not begun: {open_one}"
+            what = f"it has a run that has not ended, and that the campaign did not start: {open_one}"
             return Found("unended", f"{what}: {how_to_end(cluster.folder)}")
         files, now = Inputs.parse(digest).files, self.clock.now()
         if target and (why := unrehearsed(cluster.folder, files, answer, target, now)):

@@ -202,7 +202,7 @@ def open_campaign(
             if executor not in (None, state.executor):
                 raise UsageError(
                     f"campaign {campaign.name} was started with --executor {state.executor}, and can't change it",
-                    remedy="Leave --executor out, or start a new campaign with it: upgrader fleet run --new",
+                    remedy="Omit --executor, or start a new campaign with it: upgrader fleet run --new",
                 )
             fleet = begun_fleet(folder, campaign)
             carried_out, hub = _executor(stack, state.executor, fleet, "" if state.jobs_gone else state.hub)
@@ -344,9 +344,9 @@ def refuse_unfinished(fleet: Fleet, decision: Decision, state: CampaignState) ->
             exit_code=code,
         )
     reasons = dict.fromkeys([wait.reason for wait in decision.stages.values() if wait.person])
-    text = decision.stop or "; ".join(reasons) or "it waits for a person"
+    text = decision.stop or "; ".join(reasons) or "it waits for an operator"
     raise CampaignStopped(
-        f"campaign {state.campaign} can't continue without a person: {text}",
+        f"campaign {state.campaign} can't continue without an operator: {text}",
         remedy=f"`{_STATUS}` shows what each cluster waits for; then continue with `upgrader fleet run`."
         + (" `upgrader fleet plan` names clusters that would fail for the same cause." if failed else ""),
         exit_code=code,

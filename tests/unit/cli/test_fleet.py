@@ -283,7 +283,7 @@ def test_new_campaign_forgets_no_run(folder: Path) -> None:
     """Clusters with a run without an end, or whose journal doesn't say, are named before a campaign begins."""
     ran(folder, "b", None)
     ran(folder, "c", "succeeded")
-    with pytest.raises(Blocked, match=r"runs without an end: b \(run 20260101T000001-v1\.37\.1\)") as caught:
+    with pytest.raises(Blocked, match=r"runs that have not ended: b \(run 20260101T000001-v1\.37\.1\)") as caught:
         fleet(folder, "run", "--yes")
     assert "clusters/b resume" in caught.value.remedy and not list((folder / "runs").glob("*-fleet-*"))
     (folder / "clusters/c/runs/20260101T000001-v1.37.1" / JOURNAL).write_text("{}\n")
@@ -336,10 +336,10 @@ def test_gate_that_has_failed_is_asked_again(folder: Path, monkeypatch: pytest.M
     failed = replace(a, gate="errors", gate_failed=True)
     monkeypatch.setattr(Campaign, "state", lambda _: replace(state, clusters={"a": failed}))
     monkeypatch.setattr(fleet_commands, "_refresh", lambda _: None)
-    assert "Gate errors of a will be asked again" in fleet(folder, "retry", "a").stderr
+    assert "Gate errors of a will be checked again" in fleet(folder, "retry", "a").stderr
     unknown = replace(failed, gate=None)
     monkeypatch.setattr(Campaign, "state", lambda _: replace(state, clusters={"a": unknown}))
-    assert "The gates of a will be asked again" in fleet(folder, "retry", "a").stderr
+    assert "The gates of a will be checked again" in fleet(folder, "retry", "a").stderr
 
 
 def test_new_campaign_after_an_adoption_that_was_killed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -467,7 +467,7 @@ def test_skip_of_a_cluster_in_the_middle_of_its_run(folder: Path, monkeypatch: p
         in fleet(folder, "skip", "a", "--reason", "x").stderr
     )
     clusters["a"] = ClusterState("a", phase="succeeded", soak_reason="no answer")
-    assert "no end" not in fleet(folder, "skip", "a", "--reason", "x").stderr
+    assert "has not ended" not in fleet(folder, "skip", "a", "--reason", "x").stderr
 
 
 @pytest.mark.parametrize(
@@ -518,7 +518,7 @@ def test_campaign_is_of_what_was_confirmed(folder: Path, monkeypatch: pytest.Mon
         (folder / "clusters/a/values.yaml").write_text("a: 1")
 
     monkeypatch.setattr("upgrader.cli.fleet.confirm", edit)
-    with pytest.raises(CampaignStopped, match="a person: a"):
+    with pytest.raises(CampaignStopped, match="an operator: a"):
         fleet(folder, "run")
     assert begun == [] and "approve --changes a" in fleet(folder, "status").stdout
     (folder / "clusters/a/values.yaml").unlink()
@@ -660,8 +660,8 @@ def test_campaign_whose_journal_can_not_be_read(folder: Path, monkeypatch: pytes
 def test_exit_code_of_a_run_of_which_nothing_is_known(problem: Problem) -> None:
     """Whether it is in progress has to be looked at first: manual action is required."""
     state = CampaignState(clusters={"a": ClusterState("a", phase="running", problem=problem)})
-    decision = Decision(stages={"canary": Wait("a person: a", person=True)})
-    with pytest.raises(CampaignStopped, match="a person: a") as caught:
+    decision = Decision(stages={"canary": Wait("an operator: a", person=True)})
+    with pytest.raises(CampaignStopped, match="an operator: a") as caught:
         use_cases.refuse_unfinished(Fleet(TARGET, (), ()), decision, state)
     assert caught.value.exit_code == 5
 
@@ -678,7 +678,7 @@ def test_page_and_calendar_of_a_campaign(folder: Path, tmp_path: Path, monkeypat
     with pytest.raises(CampaignStopped):
         fleet(folder, "run", "--yes")
     page = next((folder / "runs").glob("*/fleet.html"))
-    assert "Needs a person" in page.read_text() and "etcd has an alarm" in page.read_text()
+    assert "Needs an operator" in page.read_text() and "etcd has an alarm" in page.read_text()
     metrics = (tmp_path / "metrics/upgrader-all-fleet.prom").read_text()
     assert 'upgrader_fleet_state{fleet="all",state="needs-a-person"} 1.0' in metrics
     fleet(folder, "pause", "--reason", "audit")

@@ -1000,7 +1000,7 @@ def test_attempt_that_can_not_be_read(machine: Machine) -> None:
     assert phases(campaign) == {"a": "succeeded", "b": "running", "c": "succeeded"}
     assert state.clusters["b"].active and decision.waits["b"].person
     assert "it is unknown whether its run is in progress" in decision.waits["b"].reason
-    assert decision.stages["production"] == Wait("a person: b", person=True)
+    assert decision.stages["production"] == Wait("an operator: b", person=True)
     machine.unreadable = set()
     decision, state = coordinator(machine, campaign).run(lambda *_: None)
     assert decision.done and state.clusters["b"].problem == ""
@@ -1178,7 +1178,7 @@ def test_run_that_hangs(machine: Machine) -> None:
     one.look()
     assert machine.signs == 0, "it can't be silent for an hour yet: a Job isn't asked for its log"
     decision, state = one.run(lambda *_: None)
-    assert state.clusters["a"].problem == "silent" and decision.stages["canary"] == Wait("a person: a", person=True)
+    assert state.clusters["a"].problem == "silent" and decision.stages["canary"] == Wait("an operator: a", person=True)
     said = decision.waits["a"].reason
     assert f"process 7 has written nothing since {machine.written:%Y-%m-%d %H:%M}Z" in said and "clusters/a/1" in said
     assert (machine.clock.now() - machine.written).total_seconds() < SILENT_SECONDS + 60

@@ -94,7 +94,7 @@ def test_stages_and_concurrency() -> None:
     played = Campaign(fleet(stage("a"), stage("b")))
     decision = played.decide()
     assert [each.cluster for each in decision.starts] == ["a1", "a2"]
-    assert decision.waits == {"a3": Wait("its turn: 2 at once (maxConcurrency 2)")}
+    assert decision.waits == {"a3": Wait("its turn: 2 at a time (maxConcurrency 2)")}
     assert decision.stages == {"a": Wait("its clusters: a1, a2, a3"), "b": Wait("the stages before it")}
     played.ran("a1").ran("a2").ran("a3")
     assert played.starts == ["b1", "b2"] and not played.decide().done
@@ -171,8 +171,8 @@ def test_gate_that_has_failed_in_a_soak() -> None:
     decision = played.decide()
     assert (decision.starts, decision.gates, decision.waits["a2"].person) == ((), (), True)
     assert decision.stop == (
-        "stage a: gate errors of a1 has not passed by its deadline: `errors` was 0.4; to ask it again: upgrader fleet "
-        "retry a1; or upgrader fleet skip a1 --reason TEXT"
+        "stage a: gate errors of a1 has not passed by its deadline: `errors` was 0.4; to check it again: upgrader "
+        "fleet retry a1; or upgrader fleet skip a1 --reason TEXT"
     )
     before = played.state
     assert played.tell(RetryRequested("a1", "me")).starts == ["a2"] and played.decide().gates == ("a1",)
@@ -319,7 +319,7 @@ def test_failures_are_counted_by_outcome(outcome: Outcome, limits: MaxFailures, 
     played.ran("a1", outcome, "cause")
     decision = played.decide()
     assert said in decision.stop and decision.starts == () and decision.waits["a2"] == Wait(decision.stop, person=True)
-    assert decision.stages["a"] == Wait("a person: a2", person=True)
+    assert decision.stages["a"] == Wait("an operator: a2", person=True)
     assert played.tell(RetryRequested("a1", "me")).starts == ["a1", "a2"]
 
 
@@ -453,10 +453,10 @@ def test_person_is_called_where_others_only_wait_for_a_turn() -> None:
     for _ in range(4):
         played.ran("a1", "interrupted", "away")
     decision = played.decide()
-    assert not decision.waits["a2"].person and decision.stages == {"a": Wait("a person: a1", person=True)}
+    assert not decision.waits["a2"].person and decision.stages == {"a": Wait("an operator: a1", person=True)}
     played = Campaign(fleet(stage("a", max_concurrency=IntOrPercent(1)), clusters="a1 a2"))
     played.ran("a1", "interrupted", "away").tell(ClusterChecked("a1", "identity", "other"), minutes=5)
-    assert played.decide().stages == {"a": Wait("a person: a1", person=True)}
+    assert played.decide().stages == {"a": Wait("an operator: a1", person=True)}
 
 
 def test_run_of_which_nothing_is_known_needs_a_person() -> None:
@@ -487,9 +487,9 @@ def test_open_run_holds_its_place_whatever_is_said_of_it(limit: int) -> None:
     of = fleet(stage("a", max_concurrency=IntOrPercent(limit)), clusters="a1 a2", domains=Domains("region"))
     played = Campaign(of).ran("a1", "interrupted", "away").tell(ClusterSkipped("a1", "me", "later"), minutes=1)
     decision = played.decide()
-    assert decision.starts == () and decision.waits["a2"] == Wait("domain 1: the run of a1 has no end")
+    assert decision.starts == () and decision.waits["a2"] == Wait("domain 1: the run of a1 has not ended")
     assert decision.waits["a1"].person and "upgrader -C /none resume, or rollback" in decision.waits["a1"].reason
-    assert decision.stages == {"a": Wait("a person: a1", person=True)} and not goes_on(decision, played.state)
+    assert decision.stages == {"a": Wait("an operator: a1", person=True)} and not goes_on(decision, played.state)
     assert played.tell(RetryRequested("a1", "me")).tell(minutes=1).decide().starts == (Start("a1", resume=True),)
     played.tell(ClusterSkipped("a1", "me", "later"), ClusterEnded("a1", 1, "succeeded", 0.0, "r"))
     assert played.state.clusters["a1"].phase == "skipped" and played.state.seconds == ()
@@ -527,7 +527,7 @@ def test_run_that_is_silent() -> None:
     assert goes_on(decision, played.state)
     decision = played.tell(minutes=1).decide()
     assert decision.waits == {"a1": Wait("it to go on", person=True)} and not goes_on(decision, played.state)
-    assert decision.stages == {"a": Wait("a person: a1", person=True)}
+    assert decision.stages == {"a": Wait("an operator: a1", person=True)}
     assert goes_on(played.tell(ClusterChecked("a1", "")).decide(), played.state)
 
 

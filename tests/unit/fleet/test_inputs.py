@@ -138,7 +138,7 @@ def test_names_that_leave_nothing_out(tmp_path: Path, yaml: str, changed: str) -
     ("place", "message"),
     [
         ("hosts.yml", "is also the inventory"),
-        ("upgrader.yaml", "is also the kubeconfig"),
+        ("upgrader.yaml", "an approval doesn.t cover the kubeconfig"),
         ("roles/db/tasks/main.yml", "is in a folder that Ansible reads automatically"),
         ("web/values.yaml", "is also the chart of web"),
         ("runs/hosts.yml", None),

@@ -146,7 +146,7 @@ def test_end_is_the_last_words_or_the_exit_code() -> None:
     said = end_of(ended(4, LAST))
     assert said is not None and (said.exit_code, said.run, said.code, said.why) == (4, "r", "GateFailed", "so")
     plain = end_of(ended(3, "{"))
-    assert plain is not None and (plain.exit_code, plain.run) == (3, "") and "exit code 3" in plain.what
+    assert plain is not None and (plain.exit_code, plain.run) == (3, "") and "exited with code 3" in plain.what
     assert end_of(ended(0, LAST)) is None and end_of(ended(137)) is None and end_of(pod(running={})) is None
     assert end_of({"metadata": {}, "status": {}}) is None
 

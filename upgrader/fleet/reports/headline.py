@@ -22,13 +22,13 @@ def fleet_headline(status: FleetStatus) -> Headline:
         return _done(status, title)
     if known == "needs-a-person":
         waits = [wait.reason for wait in status.decision.stages.values() if wait.person]
-        why = first_line(status.decision.stop or "; ".join(dict.fromkeys(waits)) or "it waits for a person")
+        why = first_line(status.decision.stop or "; ".join(dict.fromkeys(waits)) or "it waits for an operator")
         advice = "Use `upgrader fleet approve`, `retry`, `skip` or `resume`; then continue the campaign."
-        return Headline("bad", title, "Needs a person", f"It waits for a person: {why}.", advice, (_RUN,))
+        return Headline("bad", title, "Needs an operator", f"It waits for an operator: {why}.", advice, (_RUN,))
     if status.coordinator is None:
         sentence = "`upgrader fleet run` is not active: runs in progress continue, but no further run starts."
         return Headline("open", title, "Not being run", sentence, "Continue it.", (_RUN,))
-    by = f"It is run by {status.coordinator.holder} since {minute(status.coordinator.since)}"
+    by = f"It has been run by {status.coordinator.holder} since {minute(status.coordinator.since)}"
     if status.decision.stop:
         stop = first_line(status.decision.stop)
         return Headline("back", title, "No cluster begins", f"{by}. No cluster begins: {stop}.", commands=(_STATUS,))

@@ -54,7 +54,7 @@ def fleet_metrics(status: FleetStatus, fleet: str, now: datetime) -> tuple[Famil
         Family(
             "upgrader_fleet_problems",
             "gauge",
-            "Clusters that can't be begun or resumed because of this problem, by stage.",
+            "Clusters that can't be started or resumed because of this problem, by stage.",
             tuple(
                 Sample({**labels, "stage": stage, "problem": problem}, float(problems[stage, problem]))
                 for stage in stages
@@ -70,7 +70,7 @@ def fleet_metrics(status: FleetStatus, fleet: str, now: datetime) -> tuple[Famil
         Family(
             "upgrader_fleet_stopped",
             "gauge",
-            "Whether no cluster may begin: paused, too many failures, or a changed file; 1 or 0.",
+            "Whether no cluster may start: paused, too many failures, or a changed file; 1 or 0.",
             (Sample(labels, float(bool(decision.stop) and known != "done")),),
         ),
         Family(

@@ -153,7 +153,7 @@ def test_campaign_that_needs_a_person() -> None:
     ends = [ClusterEnded(name, 1, "succeeded", 1.0, "r") for name in names[1:-2]]
     state = fold(((shown.now, each) for each in ends), shown.status.state)
     text = Page(html(with_state(shown, clusters=state.clusters))).text
-    assert "Needs a person" in text and "an approval: upgrader fleet approve last --reason TEXT" in text
+    assert "Needs an operator" in text and "an approval: upgrader fleet approve last --reason TEXT" in text
 
 
 def test_done_and_left_out() -> None:

@@ -87,7 +87,7 @@ def test_end_says_that_no_coordinator_runs(stage: Stage) -> None:
     stage.look(1, "bob")
     stage.publisher.close()
     text = stage.page.read_text()
-    assert "Not being run" in text or "Needs a person" in text
+    assert "Not being run" in text or "Needs an operator" in text
     assert stage.sink.got, "the metrics too"
 
 
