@@ -42,5 +42,5 @@ def check_accept_queues(context: PreflightContext) -> Iterator[Finding]:
                 f"{name}: {MIGRATE_REQ} is {facts.identity.migrate_req}, not 1",
                 "Whenever a kube-apiserver is replaced there, the kernel resets the connections that the old one has "
                 "not accepted yet, although the new one listens at the same address.",
-                f"On {name}, as root: {_SET} (`upgrader adopt --undo` takes it back)",
+                f"On {name}, as root: {_SET} (`upgrader adopt --undo` reverts it)",
             )

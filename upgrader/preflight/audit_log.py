@@ -88,7 +88,7 @@ def check_clients(
         yield Finding(
             "audit-log.empty",
             "unknown",
-            "the audit log has no answered request",
+            "the audit log has no completed request",
             f"It has {log.events} events. Which clients use which APIs is unknown.",
             "Check the audit policy: it needs a rule of level Metadata or higher, and must not omit the stage "
             "ResponseComplete. Or add older log files.",

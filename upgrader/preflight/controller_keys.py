@@ -27,7 +27,7 @@ _ISSUED: Mapping[str, tuple[str, ...]] = {
 """CA → the certificates that kubeadm issues with it, below the same folder."""
 
 _EFFECTS = {
-    "sa.": "Tokens that one kube-apiserver issues are refused by another: pods lose the API by chance.",
+    "sa.": "Tokens that one kube-apiserver issues are refused by another: pods randomly lose access to the API.",
     "etcd/": "One kube-apiserver can't connect to the etcd of another controller, nor one member to another.",
     "front-proxy": "Aggregated APIs accept requests from only some instances of kube-apiserver.",
     "ca.": "Only some instances of kube-apiserver accept kubelets and clients.",

@@ -90,7 +90,7 @@ def told_as_down(context: PreflightContext, down: Collection[str]) -> Iterator[F
         node = context.nodes[name]
         ready = next(item for item in node["status"]["conditions"] if item["type"] == "Ready")
         since = f" since {ready['lastTransitionTime']}" if "lastTransitionTime" in ready else ""
-        ways = [f"Repair it. Or remove it for good: upgrader controllers remove {name} --dead"]
+        ways = [f"Repair it. Or remove it permanently: upgrader controllers remove {name} --dead"]
         if may_be_left_out(context.cluster, down):
             others = first_few([each for each in names if each != name])
             how = "`upgrader run` does that first" if context.leaves_out else "set `policy.degraded: allow`"
@@ -212,7 +212,8 @@ def _marked(context: PreflightContext, name: str, mark: LeftOut, node: KubeObjec
             f"controller {name} is down, and the run leaves it out",
             f"It keeps {mark.span}, which its checkpoints may start when it comes back. etcd has "
             "no spare member: if another controller goes down, so does the API.",
-            f"When {name} is back: upgrader resume. If it is gone for good: upgrader controllers remove {name} --dead",
+            f"When {name} is back: upgrader resume. If it is permanently gone: upgrader controllers remove "
+            f"{name} --dead",
         )
 
 
@@ -228,7 +229,7 @@ def _too_far(context: PreflightContext, name: str, mark: LeftOut) -> Iterator[Fi
             f"{context.target} is too far from the version of controller {name}, which was left out at "
             f"{mark.span if mark.version else 'an unknown version'}",
             "Its kube-apiserver may start beside the others at any moment, and they may be at most one minor apart.",
-            f"Bring {name} back, then: upgrader resume. If it is gone for good: upgrader controllers remove {name} "
+            f"Bring {name} back, then: upgrader resume. If it is permanently gone: upgrader controllers remove {name} "
             "--dead",
         )
 

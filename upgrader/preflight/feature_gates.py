@@ -71,7 +71,7 @@ def _judged(command: PlannedCommand, gates: Mapping[str, str]) -> Iterator[Findi
             "feature-gates.removed",
             "error",
             f"{command} doesn't know feature gate {first_few(list(unknown))}",
-            f"{_listed(unknown)}\n{command.place} It would exit at every start (crash loop).",
+            f"{_listed(unknown)}\n{command.place} The component would exit at every start (crash loop).",
             f"Remove {_them(unknown)} from the values of release {command.release.name}.",
         )
     if unsure:
@@ -88,7 +88,7 @@ def _judged(command: PlannedCommand, gates: Mapping[str, str]) -> Iterator[Findi
             "feature-gates.locked",
             "error",
             f"{command} refuses {first_few(list(locked))}",
-            f"{_listed(locked)}\n{command.place} It would exit at every start (crash loop).",
+            f"{_listed(locked)}\n{command.place} The component would exit at every start (crash loop).",
             f"Remove {_them(locked)} from the values of release {command.release.name}: the feature can no longer be "
             "switched.",
         )

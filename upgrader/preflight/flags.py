@@ -67,7 +67,8 @@ def _judged(command: PlannedCommand, values: Path | None) -> Iterator[Finding]:
             "flags.removed",
             "error",
             f"{command} doesn't know {first_few(list(unknown))}",
-            f"{_listed(_placed(unknown, places))}\n{command.place} It would exit at every start (crash loop).",
+            f"{_listed(_placed(unknown, places))}\n{command.place} The component would exit at every start "
+            "(crash loop).",
             f"Change the values of release {command.release.name}: remove or replace {_them(unknown)}.",
         )
     if deprecated:
@@ -103,8 +104,8 @@ def _runtime_config(command: PlannedCommand, now: KubernetesVersion) -> Iterator
                 "flags.runtime-config",
                 "error" if severe else "warning",
                 f"{command} doesn't serve the API versions set by {first_few(list(entries))}",
-                f"{_listed(entries)}\n{command.place} It might crash-loop (`has not been registered`), or just not "
-                "serve that version.",
+                f"{_listed(entries)}\n{command.place} The component might crash-loop (`has not been registered`), or "
+                "not serve that version.",
                 f"Change the values of release {command.release.name}: remove {_them(entries)}, or use a version that "
                 f"v{command.version.major}.{command.version.minor} serves.",
             )

@@ -86,7 +86,7 @@ def _pod_room(context: PreflightContext) -> Iterator[Finding]:
     """Whether the next node gets a pod CIDR, of each IP family, where kube-controller-manager allocates them."""
     flags = component_flags(context, _CONTROLLER_MANAGER)
     if flags is None:
-        yield _pod_room_unknown(f"No pod of {_CONTROLLER_MANAGER} on a controller shows its flags.")
+        yield _pod_room_unknown(f"No {_CONTROLLER_MANAGER} pod with readable flags was found on a controller.")
         return
     own_pool = flags.get("cidr-allocator-type", "RangeAllocator") != "RangeAllocator"
     if flags.get("allocate-node-cidrs", "").lower() not in ("true", "t", "1") or own_pool:
@@ -109,9 +109,9 @@ def _pod_room(context: PreflightContext) -> Iterator[Finding]:
                 "warning",
                 f"the next node gets no IPv{cluster.version} pod CIDR",
                 f"{_CONTROLLER_MANAGER} gives each node a /{prefix} of {cluster}: {used} of {blocks} are taken.",
-                "Delete nodes that are gone for good (kubectl get nodes), or extend --cluster-cidr (network.podSubnet "
-                "of chart kubernetes): the new range must contain the current one, and must also be set in the network "
-                "plugin.",
+                "Delete nodes that are permanently gone (kubectl get nodes), or extend --cluster-cidr "
+                "(network.podSubnet of chart kubernetes): the new range must contain the current one, and must also "
+                "be set in the network plugin.",
             )
 
 
@@ -126,8 +126,8 @@ def _service_room(kube: Kube, services: Sequence[Network]) -> Iterator[Finding]:
             "networks.service-room-unknown",
             "warning",
             "it is unknown whether new Services get addresses",
-            f"The API serves no ServiceCIDR, and no pod of kube-apiserver on a controller shows its flag "
-            f"--{_SERVICE_FLAG}.",
+            f"The API serves no ServiceCIDR, and the flag --{_SERVICE_FLAG} was found in no kube-apiserver pod on a "
+            "controller.",
         )
         return
     most = kube.count(SERVICES)  # each has one address of a family at most, and some (headless ones) have none

@@ -90,7 +90,7 @@ def _down(name: str, node: KubeObject, refs: Sequence[str]) -> Finding:
         "warning",
         f"worker {name} is down{since}: the run leaves it out",
         f"{ready.get('message', '')}{left}".strip(),
-        f"If its machine is gone for good: kubectl delete node {name}, and remove it from the inventory.",
+        f"If its machine is permanently gone: kubectl delete node {name}, and remove it from the inventory.",
     )
 
 
@@ -119,9 +119,9 @@ def _labels(context: PreflightContext, controllers: frozenset[str]) -> Iterator[
             "nodes.still-left-out",
             "error",
             f"controller {name} was left out while it was down",
-            "The control plane was upgraded, or is to be upgraded, without it.",
-            f"When it is back: upgrader resume. If it is gone for good: upgrader controllers remove {name} --dead. To "
-            "run without it for now: `policy.degraded: allow`.",
+            "The control plane was upgraded, or will be upgraded, without it.",
+            f"When it is back: upgrader resume. If it is permanently gone: upgrader controllers remove {name} "
+            "--dead. To run without it for now: `policy.degraded: allow`.",
         )
     if unlabelled := sorted(controllers & context.nodes.keys() - chosen - marked):
         yield Finding(
@@ -151,7 +151,7 @@ def _see(name: str, *, controller: bool, upgraded: bool = False) -> str:
         return (
             see + "A run leaves out only a controller that is down: repair it, or remove it (docs/troubleshooting.md)."
         )
-    gone = f"If its machine is gone for good: kubectl delete node {name}, and remove it from the inventory."
+    gone = f"If its machine is permanently gone: kubectl delete node {name}, and remove it from the inventory."
     return see + gone + (f" {_leave_alone(name)}" if upgraded else "")
 
 
@@ -189,7 +189,7 @@ def _pressure(name: str, node: KubeObject, *, controller: bool, upgraded: bool) 
         why, see = "No step passes its gates until this is fixed.", _see(name, controller=True)
     elif upgraded:
         why = "Its upgrade would fail, and the run would be rolled back."
-        see = f"Free what is short there: {see}. {_leave_alone(name)}"
+        see = f"Free the resource that is short there: {see}. {_leave_alone(name)}"
     yield Finding(
         "nodes.pressure",
         "error" if upgraded else "warning",

@@ -36,7 +36,7 @@ def check_protectors(context: PreflightContext) -> Iterator[Finding]:
             "protectors.not-counted",
             "error",
             f"the pods of these PodProtectors aren't counted: {first_few(list(uncounted))}",
-            "\n".join(["They allow and deny evictions by numbers that might be wrong.", *uncounted.values()]),
+            "\n".join(["They allow and deny evictions based on counts that might be wrong.", *uncounted.values()]),
             f"Check guard's aggregators, one for each cell: {_SEE}. Remove a cell that is gone: upgrader guard "
             "forget-cell CELL.",
         )
@@ -82,8 +82,8 @@ def _never_allow(
             "protectors.never-allow",
             "error" if any(fail for _, fail in met.values()) else "warning",
             f"these PodProtectors never allow the drain of a node: {first_few([text for text, _ in met.values()])}",
-            "As many of their pods must be available as there are, so that every eviction is refused. The rollout of a "
-            "Deployment of up to three replicas keeps all of them, unless its maxUnavailable says otherwise.",
+            "They require all of their pods to be available, so every eviction is refused. By default, the rollout of "
+            "a Deployment with up to three replicas keeps all of them available.",
             "Run more replicas, set strategy.rollingUpdate.maxUnavailable of the Deployment to at least 1, or correct "
             f"the PodProtector's minAvailable: {_SEE}",
         )

@@ -28,7 +28,7 @@ def check_releases(context: PreflightContext) -> Iterator[Finding]:
         if not release.history:
             continue  # not installed: the run installs it, and a rollback uninstalls it
         newest, good = release.history[-1], last_good(release.history)
-        became = "deployed, but no run has seen it healthy" if newest.unseen else newest.status
+        became = "deployed, but no run has found it healthy" if newest.unseen else newest.status
         if newest.pending:
             yield _pending(context, name, newest, good)
         elif good is None:

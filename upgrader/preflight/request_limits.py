@@ -29,8 +29,8 @@ def check_request_limits(context: PreflightContext) -> Iterator[Finding]:
             yield Finding(
                 "flags.fewer-requests",
                 "warning",
-                f"release {release.name}: kube-apiserver is to answer at most {sum(after.values())} requests at once, "
-                f"{sum(before.values())} before",
+                f"release {release.name}: kube-apiserver would process at most {sum(after.values())} requests at "
+                f"a time, {sum(before.values())} before",
                 f"{_listed(before, after)}\nClients may have to wait, or are rejected (HTTP 429), when they are busier "
                 "than during the run.",
                 f"Keep the earlier values in release {release.name}, unless the busiest hour needs no more: see the "

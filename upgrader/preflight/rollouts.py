@@ -89,7 +89,7 @@ def _by_hand(context: PreflightContext) -> Iterator[Finding]:
         yield Finding(
             "rollouts.by-hand",
             "warning",
-            f"no controller is known to replace the pods of {first_few(names)}",
+            f"it is unknown what replaces the pods of {first_few(names)}",
             "Their update strategy is OnDelete, and their pod template changes. The step, and its gate, wait until "
             "every pod is updated; if they aren't by its deadline, the step is rolled back.",
             f"Give StatefulSets the label {ROLLOUT_GROUP} so that guard replaces their pods, or delete the pods "

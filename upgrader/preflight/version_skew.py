@@ -113,7 +113,7 @@ def check_target(target: KubernetesVersion) -> Iterator[Finding]:
             "version.too-old",
             "error",
             f"{target} is older than the versions that upgrader supports",
-            f"Its charts and checks are made for Kubernetes {_minor(OLDEST)} and later, and say so (`kubeVersion`).",
+            f"Its charts (`kubeVersion`) and checks require Kubernetes {_minor(OLDEST)} or later.",
             f"Choose {_minor(OLDEST)} or newer.",
         )
 
@@ -127,7 +127,7 @@ def check_controller_kubelets(context: PreflightContext) -> Iterator[Finding]:
                 "kubelets.too-old",
                 "error",
                 f"the kubelet of controller {host.name} ({kubelet}) is older than the charts support",
-                f"The control plane's pods are made for kubelets of {_minor(OLDEST)} and later. An older one might "
+                f"The control plane's pods require kubelets of {_minor(OLDEST)} or later. An older one might "
                 "drop fields that a restart without failed requests needs, such as `preStop.sleep`.",
                 f"Upgrade the kubelet of {host.name} to {_minor(OLDEST)} or newer first, but not beyond the running "
                 "kube-apiserver.",

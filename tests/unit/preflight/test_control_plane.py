@@ -268,7 +268,7 @@ def test_an_attempt_that_no_run_saw_healthy_is_told_as_a_failed_one(world: World
     ]
     world.release("kubernetes")
     found = world.find(check_releases)["releases.last-failed"]
-    assert "(revision 2) is 'deployed, but no run has seen it healthy'" in found.title
+    assert "(revision 2) is 'deployed, but no run has found it healthy'" in found.title
     assert "The last revision that worked is 1" in found.diagnosis
 
 

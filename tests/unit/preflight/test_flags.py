@@ -28,7 +28,7 @@ def test_flag_that_is_gone_blocks_the_run(world: World) -> None:
     )
     assert found.diagnosis.startswith(
         "--concurrent-service-syncs: removed in v1.37\n"
-        "Container kube-controller-manager of Deployment kube-system/x. It would exit at every start"
+        "Container kube-controller-manager of Deployment kube-system/x. The component would exit at every start"
     )
     start(world, "kube-apiserver", "--cloud-provider=aws")
     found = world.find(check_flags)["flags.removed"]

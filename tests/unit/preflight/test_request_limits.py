@@ -22,7 +22,9 @@ def test_far_fewer_requests_at_once_are_a_warning(world: World) -> None:
     plan(world, [f"{READS}=800"], [f"{READS}=2", f"{WRITES}=1"])
     found = world.find(check_request_limits)["flags.fewer-requests"]
     assert found.severity == "warning"
-    assert found.title == "release kube-apiserver: kube-apiserver is to answer at most 3 requests at once, 1000 before"
+    assert (
+        found.title == "release kube-apiserver: kube-apiserver would process at most 3 requests at a time, 1000 before"
+    )
     assert found.diagnosis.startswith(f"{READS}: 800 → 2\n{WRITES}: 200 → 1\n")
     plan(world, [f"{READS}=800"], [f"{READS}=100"])
     assert WRITES not in world.find(check_request_limits)["flags.fewer-requests"].diagnosis
