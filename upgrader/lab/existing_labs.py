@@ -160,7 +160,9 @@ def _read(file: Path) -> Placement:
     try:
         value = json.loads(file.read_text())
     except PermissionError as error:
-        raise LabError(f"lab {file.parent.name} can't be read: it is root's", remedy="Use labs as root.") from error
+        raise LabError(
+            f"lab {file.parent.name} can't be read: it belongs to root", remedy="Use labs as root."
+        ) from error
     unknown = value["spec"].keys() - {option.name for option in fields(LabSpec)}
     if unknown:
         names = ", ".join(sorted(unknown))

@@ -48,7 +48,7 @@ class Emulation:
 
 def _not_covered(target: KubernetesVersion, version: str) -> tuple[str, ...]:
     return (
-        f"Flags: those of {target} apply; a component exits at once on a removed flag (check `flags`).",
+        f"Flags: those of {target} apply; a component exits immediately on a removed flag (check `flags`).",
         f"kube-proxy: has no emulation, and runs as {target}.",
         f"Kubelets: don't upgrade beyond {version} before `upgrader finalize`; a rollback is refused with newer ones.",
         "etcd, CoreDNS and everything else: not affected.",

@@ -53,7 +53,7 @@ def print_fleet(fleet: Fleet, stream: TextIO | None = None) -> None:
     out.print(f"to {fleet.target}: {counted(len(fleet.clusters), 'cluster')} in {counted(len(fleet.stages), 'stage')}")
     for stage in fleet.stages:
         names = [each.name for each in fleet.members[stage.name]]
-        rules = [f"{stage.max_concurrency.at_once(len(names))} at once"]
+        rules = [f"{stage.max_concurrency.at_once(len(names))} at a time"]
         rules += ["after an approval"] if stage.approval else []
         needs = f" and {stage.soak_requests} requests" if stage.soak_requests else ""
         needs += f", with {', '.join(stage.soak_gates)}" if stage.soak_gates else ""

@@ -27,8 +27,8 @@ def print_rehearsal(rehearsed: Rehearsed, stream: TextIO | None = None) -> None:
         out.print(f" The data is of a backup of {rehearsed.backup_taken:%F %R %Z}. What is newer was not tried.\n")
     if rehearsed.emulated_first is not None:
         out.print(
-            f" The target was tried as after `upgrader finalize`. That it first emulates "
-            f"{minor_text(rehearsed.emulated_first)} was not tried.\n"
+            " The target was tried as it runs after `upgrader finalize`. Its emulation of "
+            f"{minor_text(rehearsed.emulated_first)} before that was not tried.\n"
         )
     if rehearsed.findings:
         show(out, draw_findings(rehearsed.findings))
@@ -42,7 +42,7 @@ def print_rehearsal(rehearsed: Rehearsed, stream: TextIO | None = None) -> None:
             f"{result.peak_bytes >> 20:,} MiB of memory at most"
         )
         if counts["unproven"]:
-            out.print(f" {counts['unproven']:,} of them say nothing: the running version refuses them, too")
+            out.print(f" {counts['unproven']:,} of them prove nothing: the running version refuses them, too")
     out.print()
 
 

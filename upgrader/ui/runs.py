@@ -97,7 +97,7 @@ def _goal(step: StepState) -> str:
     if point is not None and (point.kubeadm is not None or point.kubelet):
         return f"restore {point}{was}"
     if point is None or (not point.release and not point.playbook):
-        return "cannot be undone, as it has no `undo` in upgrader.yaml: the rollback stops here"
+        return "cannot be undone, because it has no `undo` in upgrader.yaml: the rollback stops here"
     if point.playbook:
         return f"run {point.playbook}{was}"
     return f"roll back to {point}{was}" if point.revision is not None else f"remove{was}"

@@ -73,7 +73,7 @@ class Controllers(FakeHosts):
         elif what == "look":
             answer = {"kubeadm": json.dumps({"certificates": [_listed(*item) for item in mine.items()]})}
         elif what == "served":
-            others = [f"kube-apiserver at {arguments[0]}:{arguments[1]}: it serves another certificate"]
+            others = [f"kube-apiserver at {arguments[0]}:{arguments[1]}: it doesn't serve the certificate"]
             answer = {"others": others if host.name in self.serves_old and mine["apiserver"].serial else []}
         elif what == "renew" and host.name in self.refuses:
             answer = {"failed": self.refuses[host.name]}

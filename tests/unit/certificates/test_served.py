@@ -60,7 +60,7 @@ def test_old_certificate_is_another_one(pki: Path) -> None:
     with serving(pki / "old.pem", pki / "old.key") as port:
         assert served("127.0.0.1", str(port), str(pki / "old.pem"), no_etcd) == {"others": []}
         (line,) = served("127.0.0.1", str(port), str(pki / "new.pem"), no_etcd)["others"]
-    assert line == f"kube-apiserver at 127.0.0.1:{port}: it serves another certificate than the one in {pki}/new.pem"
+    assert line == f"kube-apiserver at 127.0.0.1:{port}: it doesn't serve the certificate in {pki}/new.pem"
 
 
 def test_etcd_is_asked_where_its_manifest_listens(pki: Path) -> None:
@@ -79,7 +79,7 @@ def test_etcd_is_asked_where_its_manifest_listens(pki: Path) -> None:
             lines = served("127.0.0.1", str(api), str(pki / "new.pem"), str(manifest))["others"]
     assert len(lines) == 2
     assert lines[0].startswith("etcd at 127.0.0.1:1: it did not answer: ")
-    assert lines[1].startswith(f"etcd at 127.0.0.1:{port}: it serves another certificate")
+    assert lines[1].startswith(f"etcd at 127.0.0.1:{port}: it doesn't serve the certificate")
 
 
 def test_etcd_that_serves_http_elsewhere(pki: Path) -> None:
@@ -91,7 +91,7 @@ def test_etcd_that_serves_http_elsewhere(pki: Path) -> None:
             f"    - --listen-client-http-urls=https://127.0.0.1:{port}\n"
         )
         lines = served("127.0.0.1", str(port), str(pki / "old.pem"), str(manifest))["others"]
-    assert lines == [f"etcd at 127.0.0.1:{port}: it serves another certificate than the one in {pki}/new.pem"]
+    assert lines == [f"etcd at 127.0.0.1:{port}: it doesn't serve the certificate in {pki}/new.pem"]
 
 
 def test_file_without_a_certificate(pki: Path) -> None:

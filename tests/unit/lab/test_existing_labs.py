@@ -57,7 +57,7 @@ def test_what_a_lab_has_of_another_cluster_is_roots(tmp_path: Path, monkeypatch:
         raise PermissionError
 
     monkeypatch.setattr(Path, "read_text", refuse)
-    with pytest.raises(LabError, match="lab one can't be read: it is root's"):
+    with pytest.raises(LabError, match="lab one can't be read: it belongs to root"):
         find("one")
 
 

@@ -62,4 +62,4 @@ def _differs(host: str, port: int, certificate: str, key: str) -> str:
     except OSError as error:
         return f"it did not answer: {error}"
     same = seen == ssl.PEM_cert_to_DER_cert(pem.group())
-    return "" if same else f"it serves another certificate than the one in {certificate}"
+    return "" if same else f"it doesn't serve the certificate in {certificate}"

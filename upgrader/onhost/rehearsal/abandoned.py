@@ -14,7 +14,9 @@ __all__ = ["LEASE", "Lease", "end_when_abandoned"]
 LEASE = "lease"
 """A file in the work folder that the client touches again and again."""
 _LEASE_SECONDS = 120.0
-_EXPIRED = json.dumps({"failed": f"it ended, as upgrader did not renew its lease for {_LEASE_SECONDS:.0f} s"}) + "\n"
+_EXPIRED = (
+    json.dumps({"failed": f"it exited, because upgrader did not renew its lease for {_LEASE_SECONDS:.0f} s"}) + "\n"
+)
 
 
 class Lease:

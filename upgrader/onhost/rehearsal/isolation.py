@@ -24,7 +24,7 @@ def require_isolation() -> None:
         others = [name for _, name in socket.if_nameindex() if name != _LOOPBACK and _flags(link, name) & _UP]
         if others:
             raise Failed(
-                "this host's service manager gave the rehearsal no network of its own: it could reach {}. Nothing was "
+                "this host's service manager did not isolate the rehearsal's network: it could reach {}. Nothing was "
                 "started".format(", ".join(others))
             )
         # The interface is the first word of a route of IPv4, below a heading, and the last one of IPv6's.

@@ -40,7 +40,7 @@ def _measured(data: str, files: list[str], admission: list[str]) -> dict[str, An
     paths = [os.path.join(folder, name) for folder, _, names in os.walk(data) for name in names]
     sizes = [os.stat(path) for path in (*paths, *there)]
     if not all(stat.S_ISREG(each.st_mode) for each in sizes):
-        raise Failed(f"{data} has something that is no file. Nothing was sent")
+        raise Failed(f"{data} has an entry that is not a file. Nothing was sent")
     return {"files": there, "file_count": len(sizes), "byte_count": sum(each.st_size for each in sizes)}
 
 

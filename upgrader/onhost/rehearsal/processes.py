@@ -72,7 +72,7 @@ class Processes:
         while True:
             code = self._started[name].poll()
             if code is not None:
-                return f"it ended with exit code {code}: {self._last_words(name)}"
+                return f"it exited with code {code}: {self._last_words(name)}"
             missing = ready()
             if not missing:
                 return ""

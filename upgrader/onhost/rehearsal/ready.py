@@ -104,4 +104,4 @@ def _without_image(images: list[str]) -> Iterator[str]:
             yield str(error)
             continue
         if done.returncode:
-            yield f"image {image} is not there, and can't be pulled: {said(done)}"
+            yield f"image {image} is not on this host, and can't be pulled: {said(done)}"

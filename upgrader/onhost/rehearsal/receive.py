@@ -46,9 +46,11 @@ def _place(entry: tarfile.TarInfo, data: str) -> str:
     """Where it is to be, below the work folder. Raises Failed for anything that isn't asked for."""
     name = entry.name
     if not (entry.isreg() or entry.isdir()) or entry.issparse() or ".." in name.split("/"):
-        raise Failed("the cluster's data has an entry that is no file and no folder. Nothing was started")
+        raise Failed(
+            "the archive of the cluster's data has an entry that is neither a file nor a folder. Nothing was started"
+        )
     if name.startswith("/"):
         return FILES + name
     if name.split("/")[0] != data:
-        raise Failed("the cluster's data has an entry outside of its folder. Nothing was started")
+        raise Failed("the archive of the cluster's data has a path outside of its folder. Nothing was started")
     return name

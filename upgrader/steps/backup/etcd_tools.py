@@ -106,7 +106,8 @@ class EtcdTools:
         files = (self.hosts.read(member.host, path) for path in (MANIFEST, ASIDE))
         if [content is None for content in files] == [True, False]:
             raise HostError(
-                f"{member.host.name}: a restore has stopped etcd and not started it again: its manifest is {ASIDE}",
+                f"{member.host.name}: a restore has stopped etcd, and has not started it again: its manifest was "
+                f"moved to {ASIDE}",
                 remedy="Wait for the restore, or run it again if it was interrupted.",
             )
 

@@ -161,7 +161,7 @@ class Restoration:
                     "with etcdutl.",
                 )
         self._check_flags()
-        brings = f"; etcd gets the backup's image, {self.image}" if self.image else ""
+        brings = f"; etcd then runs the backup's image, {self.image}" if self.image else ""
         kept, bump, on = self.kept, self.bump, ", ".join(member.host.name for member in self.members)
         steps = (
             _Step(
@@ -170,7 +170,9 @@ class Restoration:
                 lambda note: self._prepare(bump, note),
             ),
             _Step(
-                "stop", f"stop kube-apiserver, checkpoints and etcd on {on}: the API is down from here on", self._stop
+                "stop",
+                f"stop kube-apiserver, checkpoints and etcd on {on}: the API is unreachable from now on",
+                self._stop,
             ),
             _Step(
                 "replace", f"swap etcd's data; the old data is kept in {kept}", lambda note: self._replace(kept, note)

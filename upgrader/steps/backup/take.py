@@ -120,8 +120,8 @@ class BackupTaker:
         keys = found.stdout.split()
         for path in found.stderr.split():
             note(
-                f"{host.name}: {path} is a mount from elsewhere: unless it comes from a Secret, it is not in this "
-                "backup"
+                f"{host.name}: {path} is mounted from another file system: unless it comes from a Secret, it is not "
+                "in this backup"
             )
         elsewhere = sorted({key.lstrip("/") for key in keys if key.startswith("/") and not _inside(key)})
         self.hosts.run(host, ["bash", "-c", _COLLECT, "bash", folder, "/", *elsewhere], timeout_seconds=_FILES_SECONDS)

@@ -59,7 +59,7 @@ def _version(found: Difference) -> Finding:
 
 
 def _unreadable(found: Difference) -> Finding:
-    title = f"the target can't read {found.resource}, and the running version can"
+    title = f"the target can't read {found.resource}, but the running version can"
     remedy = "Check the target's encryption keys and feature gates; otherwise, rewrite or delete the objects."
     return Finding("rehearsal.unreadable", "error", title, found.said, remedy)
 
@@ -114,7 +114,7 @@ def _unlisted(found: Difference) -> Finding:
 
 
 def _unfinished(found: Difference) -> Finding:
-    title = f"not all {found.resource} were compared, as the time ran out"
+    title = f"not all {found.resource} were compared, because the time ran out"
     remedy = "Rehearse when that machine has more processor time."
     return Finding("rehearsal.unfinished", "unknown", title, "", remedy)
 

@@ -45,7 +45,7 @@ class ReleaseInspector:
         if point.revision is None:
             note(
                 f"{self._describe(newest)}, and no Helm process is working on it: running helm uninstall "
-                f"{self._name}, as it was not installed before"
+                f"{self._name}, because it was not installed before"
             )
             self.helm.uninstall(self._name, self.spec.namespace, timeout_seconds=self.timeout_seconds)
             return

@@ -231,7 +231,7 @@ def test_files_that_can_not_travel_are_refused_before_anything_does() -> None:
     machines.outgoing = {"failed": f"{ADMISSION} names other files"}
     with pytest.raises(HostError, match=r"controller-1: .* names other files") as caught:
         rehearse(machines)
-    assert "Leave --on out" in caught.value.remedy and machines.did == ["ready on build-1", "outgoing on controller-1"]
+    assert "Omit --on" in caught.value.remedy and machines.did == ["ready on build-1", "outgoing on controller-1"]
 
 
 @pytest.mark.parametrize("failed", [{"failed": "the cluster's data did not arrive completely"}, {"findings": [{}]}])

@@ -205,7 +205,7 @@ def test_an_image_is_pulled_where_the_registry_is_known(
 ) -> None:
     """With the mirrors that containerd has; what the registry says is told."""
     machine.images = []
-    assert machine.missing(capsys) == f"image {IMAGE} is not there, and can't be pulled: no such host"
+    assert machine.missing(capsys) == f"image {IMAGE} is not on this host, and can't be pulled: no such host"
     (tmp_path / "certs.d").mkdir()
     machine.missing(capsys)
     assert machine.pulled == [("pull", IMAGE), ("pull", "--hosts-dir", str(tmp_path / "certs.d"), IMAGE)]
