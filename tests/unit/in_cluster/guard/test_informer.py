@@ -224,7 +224,7 @@ def test_after_a_long_silence_it_lists_instead_of_waiting_for_a_bookmark() -> No
         await informer.synced.wait()
         assert informer.why_not == ""
         seconds[0] = 600.0
-        assert informer.why_not == "pods: the API server has told nothing for 600 s"
+        assert informer.why_not == "pods: the API server has sent nothing for 600 s"
         api.events.put_nowait(ApiAway("refused"))
         while informer.why_not:
             await asyncio.sleep(0.001)

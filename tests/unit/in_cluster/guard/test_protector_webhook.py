@@ -276,7 +276,7 @@ def test_a_watch_that_has_been_silent_for_long_selects_nothing() -> None:
         assert (await world.ask(deletion("x"))).allowed
         world.seconds += 3600
         for request in (deletion("x"), eviction("x")):
-            with pytest.raises(ApiAway, match="podprotectors: the API server has told nothing for 3600 s"):
+            with pytest.raises(ApiAway, match="podprotectors: the API server has sent nothing for 3600 s"):
                 await world.ask(request)
         assert (await world.ask(deletion("y", oldObject=unready))).allowed
         await see(world.cache)

@@ -107,7 +107,7 @@ def _parser() -> argparse.ArgumentParser:
         "--workload",
         action="append",
         metavar="NAMESPACE/NAME",
-        help="only this workload of the namespaces; can be repeated (default: all)",
+        help="keep checkpoints of this workload only; can be repeated (default: all of the namespaces)",
     )
     run.add_argument(
         "--any-image",

@@ -197,8 +197,8 @@ def _literal(value: bytes) -> str:
 def _refuse_secret(container: Mapping[str, Any], name: str) -> None:
     raise Refused(
         "SecretInEnvironment",
-        f"container {container['name']} has environment variables from Secret {name}: mount it "
-        "instead, as the mirror pod would show their values",
+        f"container {container['name']} has environment variables from Secret {name}: mount it instead, because the "
+        "mirror pod would show their values",
     )
 
 

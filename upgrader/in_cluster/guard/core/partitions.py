@@ -63,7 +63,7 @@ class PartitionRegex:
         if group is None and groups > 1:
             raise InvalidRegex(f"it has {groups} groups, and podNameRegexGroup isn't set")
         if group is not None and not 1 <= group <= groups:
-            raise InvalidRegex(f"podNameRegexGroup is {group}, and it has {groups} groups")
+            raise InvalidRegex(f"podNameRegexGroup is {group}, but the expression has {groups} groups")
         return cls(text, group or 1)
 
     def partition(self, name: str) -> str | None:

@@ -117,7 +117,7 @@ def endpoints(which: StatefulSet, before: int, after: int, cluster_domain: str) 
     url = urlsplit(f"http://pod:{port}/{path.lstrip('/')}")
     numbers = range(which.first_ordinal + after, which.first_ordinal + before)
     if (count := before - after) > MOST_PODS:
-        return f"it has {count} pods to tell, more than {MOST_PODS}"
+        return f"it has {count} pods to notify, more than {MOST_PODS}"
     return tuple(endpoint(which, number, url, cluster_domain) for number in numbers)
 
 

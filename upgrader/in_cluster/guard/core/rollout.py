@@ -188,10 +188,10 @@ def _in_turn(order: list[StatefulSet], own: Mapping[str, tuple[Pod, ...]], event
             continue
         if stale:
             if now := _deletions(each, stale, lacking):
-                return so_far(Phase.ROLLING, f"{len(stale)} pods of {each.name} are to be replaced", now)
+                return so_far(Phase.ROLLING, f"{len(stale)} pods of {each.name} must be replaced", now)
             return so_far(
                 Phase.WAITING,
-                f"{len(stale)} pods of {each.name} are to be replaced, and {lacking} of its pods aren't ready",
+                f"{len(stale)} pods of {each.name} must be replaced, and {lacking} of its pods aren't ready",
             )
         if lacking:
             return so_far(Phase.WAITING, f"{lacking} of {each.name}'s {each.replicas} pods aren't ready")

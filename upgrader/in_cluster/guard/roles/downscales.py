@@ -102,7 +102,7 @@ class Downscales:
         again.
         """
         seen = await self._locks.look(group)
-        held = await self._locks.take(seen, "pods are told that they stay", holder=_HOLDER)
+        held = await self._locks.take(seen, "pods are notified that they stay", holder=_HOLDER)
         try:
             namespace, name = group
             found = await stateful_sets(self._api, namespace, f"{GROUP_LABEL}={name}")
@@ -129,15 +129,15 @@ class Downscales:
         there = uids(which, pods)
         going = endpoints(which, stay.before, stay.after, self._cluster_domain)
         if isinstance(going, str):
-            LOG.warning("pods can't be told that they stay", extra={"set": which.name, "reason": going})
+            LOG.warning("pods can't be notified that they stay", extra={"set": which.name, "reason": going})
             numbers = range(which.first_ordinal + stay.after, which.first_ordinal + stay.before)
             return {name: uid for name, uid in there.items() if ordinal(name) in numbers}
         replies = await tell(self._calls, "DELETE", going, addresses(which, pods), _STAY_SECONDS)
         failed = failures(replies)
         for pod, why in failed.items():
-            LOG.warning("a pod can't be told that it stays", extra={"pod": pod, "reason": why})
+            LOG.warning("a pod can't be notified that it stays", extra={"pod": pod, "reason": why})
         LOG.info(
-            "prepared pods are told that they stay", extra={"set": which.name, "pods": [each.pod for each in going]}
+            "prepared pods are notified that they stay", extra={"set": which.name, "pods": [each.pod for each in going]}
         )
         return {name: there[name] for name in failed if name in there}
 

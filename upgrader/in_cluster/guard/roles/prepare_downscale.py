@@ -218,7 +218,7 @@ class PrepareDownscale:
     async def _stay(self, decided: _Decided) -> None:
         replies = await tell(self._calls, "DELETE", decided.endpoints, decided.ips, _STAY_SECONDS)
         for pod, why in failures(replies).items():
-            LOG.warning("a pod can't be told that it stays", extra={"pod": pod, "reason": why})
+            LOG.warning("a pod can't be notified that it stays", extra={"pod": pod, "reason": why})
 
     async def _in_background(self, undoing: Coroutine[Any, Any, None]) -> None:
         """To the end, however long that takes; the request waits only for a while, and may itself be cancelled."""

@@ -88,7 +88,7 @@ class Informer(Generic[Kept]):
         if not self.synced.is_set():
             return f"{self.name}: not listed yet"
         silent = self.silent_seconds()
-        return f"{self.name}: the API server has told nothing for {silent:.0f} s" if silent > _SILENT_SECONDS else ""
+        return f"{self.name}: the API server has sent nothing for {silent:.0f} s" if silent > _SILENT_SECONDS else ""
 
     def silent_seconds(self) -> float:
         """For how long nothing is known of what has changed; infinite before the first list.
@@ -153,7 +153,7 @@ class Informer(Generic[Kept]):
         if self._version != before:
             return
         if self._clock() - begun < _SHORT_SECONDS:
-            raise ApiAway(f"watch {self._resource.path(self._namespace)}: it ended at once")  # a server that stops
+            raise ApiAway(f"watch {self._resource.path(self._namespace)}: it ended immediately")  # a server that stops
         LOG.info("listing again: the watch ended without an event", extra={"resource": self.name})
         self._version = ""
 

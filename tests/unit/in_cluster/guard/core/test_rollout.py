@@ -111,7 +111,7 @@ def test_nothing_is_deleted_once_the_limit_is_reached() -> None:
     sets = [zone(A), zone(B, ready_replicas=1)]
     decision = decide(sets, members(A, OLD) + members(B, OLD))
     assert (decision.phase, _names(decision)) == (Phase.WAITING, [])
-    assert decision.waits_for == f"3 pods of {B} are to be replaced, and 2 of its pods aren't ready"
+    assert decision.waits_for == f"3 pods of {B} must be replaced, and 2 of its pods aren't ready"
 
 
 def test_a_terminating_pod_is_not_deleted_again() -> None:
