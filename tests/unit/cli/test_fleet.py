@@ -380,7 +380,7 @@ def test_new_campaign_forgets_no_cluster_of_the_one_before(folder: Path, monkeyp
         FLEET.partition("  windows:")[0].replace("ring: canary", "region: north").replace("ring: prod", "region: s")
     )
     write_fleet(folder, without.replace("region: suction", "region: south"), smaller)
-    with pytest.raises(Blocked, match=r"runs without an end: a \(run"):
+    with pytest.raises(Blocked, match=r"runs that have not ended: a \(run"):
         fleet(folder, "run", "--new", "--yes")
 
 
@@ -811,7 +811,7 @@ def test_lost_management_cluster_locks_no_folder(folder: Path, hub: Hub) -> None
     assert "jobs-gone hub-1" in refused.value.remedy
     fleet(folder, "jobs-gone", "hub-1", "--reason", "fire")
     ran(folder, "a", None)
-    with pytest.raises(Blocked, match="runs without an end: a"):
+    with pytest.raises(Blocked, match="runs that have not ended: a"):
         fleet(folder, "run", "--new", "--yes")
     journal = Journal.reopen(folder / "clusters/a/runs/20260101T000001-v1.37.1" / JOURNAL, FakeClock())
     journal.emit(RunEnded("20260101T000001-v1.37.1", "rolled-back", 1.0))
