@@ -38,7 +38,7 @@ def _differing(static: StaticPod, manifest: str, pki: str) -> Iterator[str]:
     for name, values in static.flags.items():
         if name not in HANDED_OVER and flags.get(name) != values:
             yield f"--{name}={','.join(values)}"
-    own = next((each for each in pod.get("containers", ()) if each["name"] == static.component), {})
+    own: dict[str, Any] = next((each for each in pod.get("containers", ()) if each["name"] == static.component), {})
     variables = seen_variables(own)
     for name, value in sorted(seen_variables(static.container).items()):
         if variables.get(name) != value:
