@@ -255,7 +255,7 @@ def test_a_new_image_without_a_version_is_asked_whether_it_is_of_the_target(
         log(kube, "kube-scheduler-1-controller-1", SCHEDULER, f'"Starting Kubernetes Scheduler" version="{said}"')
         found = verdict(kube, cluster, image=image, brought=target)
         assert found.kind is kind
-        assert kind is VerdictKind.HOLDS or f"which has to be {target}" in found.reason
+        assert kind is VerdictKind.HOLDS or f"must have version {target}" in found.reason
 
 
 def test_a_new_image_of_coredns_has_a_version_of_its_own(kube: FakeKube, cluster: Cluster) -> None:

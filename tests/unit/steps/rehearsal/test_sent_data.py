@@ -108,7 +108,7 @@ def test_nothing_is_written_elsewhere(tmp_path: Path) -> None:
             entry = tarfile.TarInfo(name)
             entry.type, entry.linkname = kind, "/etc/passwd"
             archive.addfile(entry)
-        with pytest.raises(Failed, match="the cluster's data has an entry"):
+        with pytest.raises(Failed, match="the archive of the cluster's data has"):
             receive(io.BytesIO(made.getvalue()), str(tmp_path / str(number)), "scratch", file_count=1, byte_count=0)
     assert not (tmp_path / "out").exists()
 
