@@ -17,6 +17,7 @@ from upgrader.gates.api_absence import ApiAbsence
 from upgrader.gates.continuity.continuity import Continuity
 from upgrader.gates.continuity.leader_leases import held_leases
 from upgrader.gates.continuity.object_counts import fell
+from upgrader.gates.continuity.restarts import Lost, RestartWatch
 from upgrader.gates.continuity.running_instances import FollowedInstances, running_instances
 from upgrader.gates.continuity.take_baseline import take_baseline
 from upgrader.gates.kubernetes_kinds import (
@@ -238,6 +239,16 @@ def test_what_has_ended_fails_the_gate_as_soon_as_its_time_is_over(
     with pytest.raises(GateFailed, match="gate continuity broken after"):
         hold_all("a", item.gates, clock=clock, reporter=seen, absence=absence, asked=lambda: 3 * kube.requests)
     assert seconds <= clock.monotonic() - seen.at <= seconds + 2
+
+
+def test_two_answers_far_apart_prove_little(clock: FakeClock) -> None:
+    """Where it was seen to fail only at the beginning and at the end of its time, it may have worked in between."""
+    watch, lost = RestartWatch(clock, 30.0, 6.0), Lost("v1.example", "it fails", "Repair it.")
+    watch.fails(lost)
+    clock.sleep(31)
+    verdicts = [watch.fails(lost) for _ in range(3)]
+    assert {verdict.kind for verdict in verdicts} == {VerdictKind.BROKEN}
+    assert [verdict.certain for verdict in verdicts] == [False, False, True]
 
 
 def test_conversion_that_has_no_answer(converted: Continuity, kube: LivingKube, clock: FakeClock) -> None:
