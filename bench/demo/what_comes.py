@@ -28,4 +28,4 @@ def main(start: str, target: str, asked: Callable[[], Callable[[], str]] = asked
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:3])
+    main(sys.argv[1], sys.argv[2])

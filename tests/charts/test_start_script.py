@@ -95,7 +95,7 @@ def test_what_a_proxy_left_that_has_ended_holds_nothing_back(pod: Pod, left: str
 def test_the_proxy_finds_what_gets_the_signal(pod: Pod) -> None:
     """Another process by the same shell, as of `kubectl exec`, isn't taken for the one that passes the signal on."""
     files = pod.folder / "runtime" / "files"
-    another = [files / "loader", "--library-path", files, files / "sh", "-c", "read wait"]
+    another = [f"{files}/loader", "--library-path", str(files), f"{files}/sh", "-c", "read wait"]
     words = f'source "{files}/proxy.sh" true; find_starter; echo "$STARTER"'
     environment = {"HOST_IP": "127.0.0.1", "ADDRESS_FILE": "/dev/null", "PRIVATE_ADDRESS": "", "PATH": "/usr/bin:/bin"}
     with ExitStack() as held:

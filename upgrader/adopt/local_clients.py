@@ -42,8 +42,8 @@ def local_names(hosts: Hosts, host: Host, port: int, known: frozenset[str]) -> I
     asked = hosts.run(host, ["sh", "-c", _SCRIPTS]).stdout
     # https://localhost:6443, /dev/tcp/127.0.0.1/6443, `nc -z localhost 6443`, or a port that is a variable of a shell.
     # Debian's and Red Hat's names of ::1 come first: `localhost` in them isn't localhost, which is 127.0.0.1, too.
-    names = r"ip6-localhost|ip6-loopback|localhost6(?:\.localdomain6)?|localhost"
-    pattern = rf"({names}|127\.0\.0\.1|(?<![0-9a-f:])::1)\]?[:/ ]+(?:{port}\b|\$)"
+    own_names = r"ip6-localhost|ip6-loopback|localhost6(?:\.localdomain6)?|localhost"
+    pattern = rf"({own_names}|127\.0\.0\.1|(?<![0-9a-f:])::1)\]?[:/ ]+(?:{port}\b|\$)"
     yield from sorted(set(re.findall(pattern, asked)))
 
 

@@ -7,6 +7,7 @@ told, not refused.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from upgrader.adopt.facts import ControllerFacts, StaticPod
 from upgrader.adopt.pod_metadata import differing, metadata_of, rendered_metadata

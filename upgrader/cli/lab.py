@@ -111,9 +111,9 @@ def up(
     spec = LabSpec(name, controllers, workers, version, mirror=bool(origin.mirror), **switches)
     for line in others.left_out if others else ():
         print_text(f"not in the lab: {line}", err=True)
-    chosen = origin.origin((version,))
+    origin_of = origin.origin((version,))
     with _stoppable("lab up"), progress() as display:
-        made = Lab.up(spec, folder, display, chosen(display))
+        made = Lab.up(spec, folder, display, origin_of(display))
     if not made.filled and others is None:
         raise UsageError(
             f"lab {name} lacks objects of the copied cluster, because its first `lab up` was not completed",
@@ -295,7 +295,7 @@ def node_source_command(version: str, origin: OriginOptions) -> None:
     from upgrader.lab.host_capabilities import host_capabilities, require
     from upgrader.lab.node_source import node_source
 
-    chosen = origin.origin((version,))
+    origin_of = origin.origin((version,))
     with _stoppable("lab node-source"), progress() as display:
         source = chosen(display)
         require(host_capabilities(), None, probably_prepared(version, source))

@@ -50,9 +50,15 @@ def commands(heading: str) -> list[list[str]]:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def clock() -> FakeClock:
+    """The fleet's."""
+    return FakeClock()
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: FakeClock) -> Path:
     """The folder `fleet` with the page's files, whose clusters answer, and whose first run is blocked by a check."""
-    made, clock = tmp_path / "fleet", FakeClock()
+    made = tmp_path / "fleet"
     made.mkdir()
     for name, text in examples().items():
         (made / name).write_text(text)
@@ -77,31 +83,31 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return made
 
 
-def typed(arguments: list[str]) -> str:
+def typed(clock: FakeClock, arguments: list[str]) -> str:
     """What a command prints, some seconds after the one before; a question is answered with yes. A campaign that needs
     a person has run.
     """
-    use_cases.system_clock().sleep(5)
+    clock.sleep(5)
     result = CliRunner().invoke(cli, arguments, input="y\n")
     if not isinstance(result.exception, CampaignStopped):
         assert result.exit_code == 0, (arguments, result.output, result.exception)
     return result.output
 
 
-def test_page_from_top_to_bottom(folder: Path) -> None:
+def test_page_from_top_to_bottom(folder: Path, clock: FakeClock) -> None:
     """Its fleet is planned and begun, and each of its requests is taken; then its reports are written."""
     campaign = commands("The campaign")
     assert [arguments[3] for arguments in campaign] == ["plan", "run", "status", "approve", "pause", "retry"]
     for arguments in campaign:
         if arguments[3] == "retry":  # what is run again has failed, or was skipped
-            typed([*arguments[:3], "skip", arguments[4], "--reason", "later"])
-        typed(arguments)
+            typed(clock, [*arguments[:3], "skip", arguments[4], "--reason", "later"])
+        typed(clock, arguments)
     found = newest_campaign(folder)
     assert found is not None
     state = found.state()
     assert (state.clusters["eu-1"].phase, state.clusters["eu-2"].phase) == ("blocked", "waiting")
     assert state.approved["production"].reason == "canary is quiet" and state.paused
     page, calendar = commands("Reports, metrics and a calendar")
-    typed([each for each in page if each != "--open"])
+    typed(clock, [each for each in page if each != "--open"])
     assert "eu-1" in (found.folder / "fleet.html").read_text()
-    assert typed(calendar).startswith("BEGIN:VCALENDAR")
+    assert typed(clock, calendar).startswith("BEGIN:VCALENDAR")

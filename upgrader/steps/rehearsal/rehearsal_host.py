@@ -102,7 +102,7 @@ class RehearsalHost:
 
 
 def _given(data: Delivery, ended: threading.Event) -> Iterator[bytes]:
-    """In another thread: whoever has ended the comparison removes the data."""
+    """In another thread: the caller that has ended the comparison removes the data."""
     yield from data.chunks
     if not ended.is_set():
         data.arrived()
