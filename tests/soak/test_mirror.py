@@ -1,4 +1,6 @@
-"""A lab of a mirror's release: what this machine has built, published and signed as upstream does that."""
+"""A lab of Kubernetes' own release, from its hosts and from a mirror: what this machine has built, published and signed
+as upstream does that.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,8 @@ import os
 import socket
 import ssl
 import subprocess
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -15,11 +19,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from testkit.certificates import Authority
-from testkit.command import Ended, upgrader
+from testkit.command import REPOSITORY, Ended, upgrader
 from testkit.lab_cluster import OLD, LabCluster, until
 from testkit.mirror import MirrorFiles, Signing, served, signature_image
 from testkit.ports import free_port
+from testkit.release_hosts import release_hosts, release_tls
+from testkit.waiting import stretched
 from upgrader.lab.built_here import BuiltHere
 from upgrader.lab.debian import package_files
 from upgrader.lab.existing_labs import find
@@ -32,34 +37,52 @@ _SYSTEMS_CAS = Path("/etc/ssl/certs/ca-certificates.crt")
 
 @dataclass(frozen=True)
 class Published:
-    """A mirror with TLS, its registry with TLS, the options that name them, and an environment with an empty cache."""
+    """A server with TLS for files, and a registry with TLS for images, whose folder is `k8s`; an environment in which
+    their CA is trusted, and the cache is empty.
+    """
 
     files: MirrorFiles
-    options: tuple[str, ...]
+    server: str
+    registry: str
+    tls: ssl.SSLContext
     environment: dict[str, str]
+    roots: Path
+    """The CA of the signers."""
     cache: Path
     digests: tuple[str, ...]
     """Of the images."""
+
+    @property
+    def as_mirror(self) -> tuple[str, ...]:
+        """The options of `lab up` that name it as a mirror."""
+        mirror = ("--mirror", self.server, "--mirror-registry", f"{self.registry}/k8s")
+        return (*mirror, "--mirror-roots", str(self.roots))
 
 
 @pytest.fixture
 def published(tmp_path: Path) -> Iterator[Published]:
     """Programs by a web server, images by Debian's registry, with the certificates of one private CA."""
-    authority = Authority(tmp_path / "ca")
-    authority.issue(tmp_path / "server", "mirror")
+    tls = release_tls(tmp_path)
     (tmp_path / "trusted.pem").write_bytes(_SYSTEMS_CAS.read_bytes() + (tmp_path / "ca.pem").read_bytes())
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(tmp_path / "server.pem", tmp_path / "server.key")
     mirror = MirrorFiles(Signing())
-    (tmp_path / "roots.pem").write_bytes(mirror.signing.roots)
+    roots = tmp_path / "roots.pem"
+    roots.write_bytes(mirror.signing.roots)
     for name, file in BuiltHere(Silent()).programs(OLD).files.items():
         mirror.add_program(OLD, native_architecture(), name, file)
     images = _images()
-    with served(mirror.files, context) as server, _registry(tmp_path, images, mirror.signing) as registry:
-        options = ("--mirror", server.url, "--mirror-registry", registry, "--mirror-roots", str(tmp_path / "roots.pem"))
-        environment = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "SSL_CERT_FILE": str(tmp_path / "trusted.pem")}
-        digests = tuple(digest_of(documents(image)[1]) for image in images)
-        yield Published(mirror, options, environment, tmp_path / "cache/upgrader", digests)
+    environment = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "SSL_CERT_FILE": str(tmp_path / "trusted.pem")}
+    digests = tuple(digest_of(documents(image)[1]) for image in images)
+    with served(mirror.files, tls) as server, _registry(tmp_path, images, mirror.signing) as registry:
+        yield Published(mirror, server.url, registry, tls, environment, roots, tmp_path / "cache/upgrader", digests)
+
+
+@pytest.fixture
+def by_name(published: Published) -> Iterator[dict[str, str]]:
+    """The environment in which dl.k8s.io and registry.k8s.io redirect there; PyPI and Debian are reached as always."""
+    files, images = (int(url.rpartition(":")[2]) for url in (published.server, published.registry))
+    with release_hosts(published.tls, files, images, folder="k8s/", passes=True) as proxy:
+        trusted = dict.fromkeys(("PIP_CERT", "REQUESTS_CA_BUNDLE"), published.environment["SSL_CERT_FILE"])
+        yield {**published.environment, **trusted, "HTTPS_PROXY": proxy.url}
 
 
 def _programs(version: str) -> str:
@@ -82,7 +105,7 @@ def _images() -> list[Image]:
 
 @contextmanager
 def _registry(folder: Path, images: Sequence[Image], signing: Signing) -> Iterator[str]:
-    """The URL below which Debian's registry has the images and their signatures, while the context is open."""
+    """The URL at which Debian's registry has the images and their signatures, while the context is open."""
     disk, port = folder / "registry", free_port()
     (folder / "signatures").mkdir()
     publish([*images, *(signature_image(image, signing, folder / "signatures") for image in images)], disk)
@@ -101,7 +124,7 @@ def _registry(folder: Path, images: Sequence[Image], signing: Signing) -> Iterat
     with (folder / "registry.log").open("wb") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
         try:
             until("the registry to answer", lambda: _answers(port), timeout_seconds=60)
-            yield f"https://127.0.0.1:{port}/k8s"
+            yield f"https://127.0.0.1:{port}"
         finally:
             process.terminate()
 
@@ -122,8 +145,59 @@ def cluster(published: Published, tmp_path: Path) -> Iterator[LabCluster]:
 
 
 def _up(published: Published, cluster: LabCluster) -> Ended:
-    up = ["lab", "up", "--name", cluster.name, "--kubernetes", OLD, *published.options]
+    up = ["lab", "up", "--name", cluster.name, "--kubernetes", OLD, *published.as_mirror]
     return upgrader("-C", cluster.home, *up, environment=published.environment, timeout_seconds=1800)
+
+
+def _runs_the_release(published: Published, cluster: LabCluster) -> None:
+    """Nothing of Kubernetes was built, and the node has what was published."""
+    built = {"kubernetes", "etcd", "coredns", "pause", "go"} & {folder.name for folder in published.cache.iterdir()}
+    assert not built
+    for name in ("kubelet", "kubeadm", "kubectl"):
+        expected = published.files.files[f"{_programs(OLD)}/{name}.sha256"]
+        assert cluster.on_controller("sha256sum", f"/usr/bin/{name}").split()[0].encode() == expected
+    listed = cluster.on_controller("ctr", "-n", "k8s.io", "images", "ls")
+    assert published.digests and all(digest in listed for digest in published.digests)
+
+
+def test_lab_from_a_fresh_clone(
+    published: Published,
+    by_name: dict[str, str],
+    cluster: LabCluster,
+    tmp_path: Path,
+    record_property: Callable[[str, object], None],
+) -> None:
+    """Without options, a new clone's first lab takes the release by way of its hosts' redirects, and builds nothing of
+    Kubernetes; the first line says so. It is Ready three minutes after the clone was begun, on a machine that does
+    nothing else.
+    """
+    begun = time.monotonic()
+    clone, environment = tmp_path / "clone", {**os.environ, **by_name}
+    for command in (["git", "clone", "--quiet", str(REPOSITORY), str(clone)], ["make", "-C", str(clone), "venv"]):
+        subprocess.run(command, env=environment, check=True, timeout=stretched(600))
+    record_property("seconds until there is a .venv", round(time.monotonic() - begun))
+    up = [str(clone / ".venv/bin/upgrader"), "-C", str(cluster.home), "lab", "up", "--name", cluster.name]
+    said, first = _first_line([*up, "--kubernetes", OLD, "--mirror-roots", str(published.roots)], environment)
+    record_property("seconds from a clone to a lab", round(time.monotonic() - begun))
+    record_property("seconds until the first line", round(first, 2))
+    assert said == f"Kubernetes {OLD}: downloading its release from dl.k8s.io and registry.k8s.io"
+    _runs_the_release(published, cluster)
+
+
+def _first_line(command: list[str], environment: dict[str, str]) -> tuple[str, float]:
+    """The first line that a command prints, and after how many seconds; once it has ended well."""
+    begun = time.monotonic()
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as up:
+        late = threading.Timer(stretched(1800), up.kill)
+        late.start()
+        try:
+            assert up.stdout
+            first, seconds = up.stdout.readline().strip(), time.monotonic() - begun
+            rest = up.stdout.read()
+        finally:
+            late.cancel()
+    assert up.returncode == 0, f"{first}\n{rest}"
+    return first, seconds
 
 
 def test_lab_from_a_mirror(
@@ -134,18 +208,23 @@ def test_lab_from_a_mirror(
     made = _up(published, cluster)
     assert made.exit_code == 0, made
     record_property("seconds of `lab up --mirror` with an empty cache", round(made.seconds))
-    built = {"kubernetes", "etcd", "coredns", "pause", "go"} & {folder.name for folder in published.cache.iterdir()}
-    assert not built
-    for name in ("kubelet", "kubeadm", "kubectl"):
-        expected = published.files.files[f"{_programs(OLD)}/{name}.sha256"]
-        assert cluster.on_controller("sha256sum", f"/usr/bin/{name}").split()[0].encode() == expected
-    listed = cluster.on_controller("ctr", "-n", "k8s.io", "images", "ls")
-    assert published.digests and all(digest in listed for digest in published.digests)
+    _runs_the_release(published, cluster)
 
     adopted = cluster.upgrader("adopt", "--yes")
     assert adopted.exit_code == 0, adopted
     cluster.wait_healthy(OLD)
     assert cluster.versions() == dict.fromkeys(cluster.versions(), OLD)
+
+
+def test_release_with_another_kubelet(published: Published, by_name: dict[str, str], cluster: LabCluster) -> None:
+    """Also without a mirror: what the release's hosts send is refused by name, and not built in its place."""
+    path = f"{_programs(OLD)}/kubelet"
+    published.files.files[path] = b"#!/bin/sh\nexit 0\n"
+    up = ["lab", "up", "--name", cluster.name, "--kubernetes", OLD, "--mirror-roots", str(published.roots)]
+    refused = upgrader("-C", cluster.home, *up, environment=by_name, timeout_seconds=1800)
+    assert refused.exit_code == 2, refused
+    assert f"https://dl.k8s.io{path} has the SHA-256" in refused.stderr, refused
+    assert find(cluster.name) is None and not (published.cache / "kubernetes").exists()
 
 
 def test_mirror_with_another_kubelet(published: Published, cluster: LabCluster) -> None:
@@ -154,7 +233,7 @@ def test_mirror_with_another_kubelet(published: Published, cluster: LabCluster) 
     published.files.files[path] = b"#!/bin/sh\nexit 0\n"
     refused = _up(published, cluster)
     assert refused.exit_code == 2, refused
-    assert "the mirror is refused" in refused.stderr and f"{path} has the SHA-256" in refused.stderr, refused
+    assert "the download is refused" in refused.stderr and f"{path} has the SHA-256" in refused.stderr, refused
     assert find(cluster.name) is None
     assert not list((published.cache / "mirror/programs").glob("v*"))
     assert hashlib.sha256(b"#!/bin/sh\nexit 0\n").hexdigest() not in {

@@ -111,9 +111,9 @@ def up(
     spec = LabSpec(name, controllers, workers, version, mirror=bool(origin.mirror), **switches)
     for line in others.left_out if others else ():
         print_text(f"not in the lab: {line}", err=True)
-    origin_of = origin.origin((version,))
+    origin_for = origin.origin((version,))
     with _stoppable("lab up"), progress() as display:
-        made = Lab.up(spec, folder, display, origin_of(display))
+        made = Lab.up(spec, folder, display, origin_for(display))
     if not made.filled and others is None:
         raise UsageError(
             f"lab {name} lacks objects of the copied cluster, because its first `lab up` was not completed",
@@ -274,9 +274,9 @@ def build(versions: tuple[str, ...], origin: OriginOptions) -> None:
     from upgrader.lab.host_capabilities import host_capabilities, require
 
     wanted = versions or (_KUBERNETES,)
-    chosen = origin.origin(wanted)
+    origin_for = origin.origin(wanted)
     with _stoppable("lab build"), progress() as display:
-        source = chosen(display)
+        source = origin_for(display)
         require(host_capabilities(), None, all(probably_prepared(version, source) for version in wanted))
         for version in wanted:
             prepare(LabSpec("build", kubernetes=version), source, display)
@@ -295,9 +295,9 @@ def node_source_command(version: str, origin: OriginOptions) -> None:
     from upgrader.lab.host_capabilities import host_capabilities, require
     from upgrader.lab.node_source import node_source
 
-    origin_of = origin.origin((version,))
+    origin_for = origin.origin((version,))
     with _stoppable("lab node-source"), progress() as display:
-        source = chosen(display)
+        source = origin_for(display)
         require(host_capabilities(), None, probably_prepared(version, source))
         found = node_source(version, display, source)
     click.echo(yaml.safe_dump(found.variables(), sort_keys=False), nl=False)
