@@ -1,4 +1,4 @@
-"""A campaign of fifty clusters whose coordinator is killed again and again."""
+"""A campaign of fifty clusters whose coordinator is killed again and again; needs no lab. Part of `make soak`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,6 @@ def fifty(folder: Path) -> Machine:
     return machine
 
 
-@pytest.mark.soak
 def test_killed_at_thirty_moments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The coordinators that go on reach the end that one alone reaches: no cluster is begun twice, and none is
     forgotten. Those that were interrupted are resumed once.
