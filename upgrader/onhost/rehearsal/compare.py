@@ -6,6 +6,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
+from upgrader.onhost.common.questions import Failed
 from upgrader.onhost.rehearsal.api import Api, Resource
 from upgrader.onhost.rehearsal.discovery import custom_resources, served
 from upgrader.onhost.rehearsal.objects import key_of, owner
@@ -54,6 +55,8 @@ class Comparison:
         self._found, self._unproven = _Found(), _Found()
         self._proven: set[tuple[str, str]] = set()
         """Request and resource, where the current version has let one pass."""
+        self._of_copy = 0
+        """How many objects were in the copy before a server started."""
         self.counts = {"objects": 0, "read": 0, "updated": 0, "created": 0, "unproven": 0}
         """`unproven`: what the current version refused, too, so that it says nothing about the target."""
 
@@ -66,7 +69,7 @@ class Comparison:
         return [{**why._asdict(), **objects} for why, objects in sorted(found.items(), key=lambda each: each[0])]
 
     def run(self, *, write: bool) -> None:
-        """Read everything, and write it. Raises Failed where a server ends."""
+        """Read everything, and write it. Raises Failed where a server ends, or doesn't serve the copy."""
         definitions = self._definitions(self._current.resources())
         skipped, custom = self._converted(definitions), custom_resources(definitions)
         before, after = (served(api, custom, self._until) for api in (self._current, self._target))
@@ -79,6 +82,11 @@ class Comparison:
                     self._found.add("unfinished", name, "")
                 elif name not in skipped:
                     self._compare(pool, before[key], after.get(key), write=write)
+        if self.counts["objects"] and not self._of_copy:
+            raise Failed(
+                "the running version serves none of the copy's objects, but only what it has made at its start: check "
+                "its --etcd-prefix. Nothing was compared"
+            )
 
     def _definitions(self, known: dict[tuple[str, str], list[Resource]]) -> list[Item]:
         """All CustomResourceDefinitions; `known`: what is served."""
@@ -154,6 +162,7 @@ class Comparison:
                 work.append((key, item, known.pop(key, None), not group or group not in owners))
                 owners.add(group)
             self.counts["objects"] += len(items) if first else 0
+            self._of_copy += sum(map(self._requests.stored, items))
             for key, outcomes in pool.map(lambda one: (one[0], self._requests.outcomes(pair, *one)), work):
                 for outcome in outcomes:
                     self._note(old.name, key, outcome)

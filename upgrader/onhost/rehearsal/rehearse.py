@@ -33,7 +33,8 @@ _RESTORE_SECONDS = 600.0
 _SYNC_SECONDS = 20.0
 """For the rest, once a server lacks only its informers: those that meet an object that can't be read never have all."""
 _INFORMERS = "informer-sync"
-_KMS = re.compile(r"(?:^|[\s{,\"'-])kms[\"']?\s*:", re.MULTILINE)
+_KMS = re.compile(r"(?:^|[\s{,\"'-])kms[\"']?\s*:|\\[xuU]|^[\s-]*\?\s|[\0\ufffd]", re.MULTILINE)
+"""A plugin; or a form in which YAML could hide one, which no tool writes: escapes, `? kms`, and UTF-16."""
 _BYPASSED = (
     "/validatingwebhookconfigurations/",
     "/mutatingwebhookconfigurations/",

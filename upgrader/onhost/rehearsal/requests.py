@@ -55,11 +55,11 @@ class Requests:
             status, other = self._target.ask("GET", new.path(*key))
             if status != 200:
                 # What the server itself has written since its start, or what expires with a lease, as Events do.
-                if not self._stored(item) or self._current.ask("GET", old.path(*key))[0] != 200:
+                if not self.stored(item) or self._current.ask("GET", old.path(*key))[0] != 200:
                     return []
                 return [Outcome("", "unreadable", reason(other, item, self._new_names.of(new)))]
         found = [Outcome("read")]
-        if old.version == new.version and self._stored(item) and self._stored(other):
+        if old.version == new.version and self.stored(item) and self.stored(other):
             found += self._read_differently(old, new, item, other)
         if write and "update" in old.verbs and "update" in new.verbs:
             found.append(self._tried("update", pair, item, other))
@@ -68,7 +68,7 @@ class Requests:
             found.append(self._tried("create", pair, like(item), like(other)))
         return found
 
-    def _stored(self, item: Item) -> bool:
+    def stored(self, item: Item) -> bool:
         """Whether the copy had it like this from the beginning."""
         return int(item["metadata"].get("resourceVersion") or 0) <= self._revision
 

@@ -133,8 +133,14 @@ def _server(command: PlannedCommand) -> Server:
         full_name(str(command.found.get("image"))),
         (*(f"--{name}={value}" for name, value in on_disk), *CHANGED_FLAGS, f"--advertise-address={_NOWHERE[family]}"),
         tuple(value for name, value in on_disk if name == _ENCRYPTION),
-        (command.value(_ETCD_PREFIX) or "/registry").rstrip("/"),
+        _prefix(dict(given).get(_ETCD_PREFIX, "/registry")),
     )
+
+
+def _prefix(value: str) -> str:
+    """As etcd's keys begin for kube-apiserver, which takes a prefix without a slash for one with it."""
+    stripped = value.strip("/")
+    return f"/{stripped}" if stripped else ""
 
 
 def _on_disk(command: PlannedCommand, name: str, value: str) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.unit.steps.rehearsal.fake_api import DEPLOYMENTS, FakeApi
+from upgrader.onhost.common.questions import Failed
 from upgrader.onhost.rehearsal import discovery
 from upgrader.onhost.rehearsal.api import Resource, as_go_has_it
 from upgrader.onhost.rehearsal.compare import Comparison
@@ -123,6 +124,15 @@ def test_a_resource_of_which_the_running_version_refuses_every_request_is_told(
     found, counts = compared(current, target)
     assert found == {(f"no-{request_}", "deployments.apps"): (WHY, 2, ["default/one", "default/two"])}
     assert counts["unproven"] == 2
+
+
+def test_a_server_that_does_not_serve_the_copy_is_no_comparison() -> None:
+    """With another prefix in etcd, both versions make the same objects at their start, and do the same with them."""
+    own = deployment("own")
+    own["metadata"]["resourceVersion"] = "11"
+    with pytest.raises(Failed, match="serves none of the copy's objects"):
+        compared(*servers(own))
+    compared(*servers(own, deployment("one")))
 
 
 def test_one_request_that_passes_speaks_for_its_resource() -> None:

@@ -76,3 +76,36 @@ def test_what_the_controller_lacks_is_named(
     answer = json.loads(capsys.readouterr().out)
     assert answer.keys() == {"failed"} and why in answer["failed"]
     assert (Path(asked["work"]) / "data").is_dir(), "it is not moved yet"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"providers:\n- kms:\n    endpoint: unix:///run/kms.sock",
+        b"providers: [{kms: {endpoint: x}}]",
+        b'providers: [{"kms": {endpoint: x}}]',
+        b'providers: [{"\\x6bms": {endpoint: x}}]',
+        b"providers:\n- ? kms\n  : {endpoint: x}",
+        "providers: [{kms: {endpoint: x}}]".encode("utf-16"),
+    ],
+)
+def test_a_plugin_for_keys_is_never_asked(
+    asked: dict[str, Any], capsys: pytest.CaptureFixture[str], tmp_path: Path, text: bytes
+) -> None:
+    """A socket is reached from any network. However YAML writes it, nothing is started, and the data is unknown."""
+    (tmp_path / "encryption.yaml").write_bytes(text)
+    asked["servers"]["target"]["encryption"] = [str(tmp_path / "encryption.yaml")]
+    rehearse.main(json.dumps(asked))
+    answer = json.loads(capsys.readouterr().out)
+    assert [each["what"] for each in answer["findings"]] == ["kms"]
+
+
+def test_keys_in_the_file_are_no_plugin(
+    asked: dict[str, Any], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Their names, and comments, may be any."""
+    text = "# kms was here?\nproviders:\n- aescbc: {keys: [{name: kms, secret: a+b/c=}]}\n- identity: {}\n"
+    (tmp_path / "encryption.yaml").write_text(text)
+    asked["servers"]["target"]["encryption"] = [str(tmp_path / "encryption.yaml")]
+    rehearse.main(json.dumps(asked))
+    assert "can't be mounted" in json.loads(capsys.readouterr().out)["failed"]

@@ -69,6 +69,16 @@ def test_both_versions_have_the_flags_that_decide_what_becomes_of_objects() -> N
     assert target.prefix == "/other"
 
 
+@pytest.mark.parametrize(
+    ("given", "prefix"),
+    [("$(RANGE)", "/10.96.0.0/16"), ("other", "/other"), ("/other/", "/other"), ("/", ""), ("", "")],
+)
+def test_the_prefix_is_the_one_that_the_keys_have(given: str, prefix: str) -> None:
+    """As kube-apiserver reads it: with another, webhook configurations would stay in the copies."""
+    found = servers_of(plan(SERVER.replace("/other", given), TARGET.replace("/other", given)))
+    assert found["current"].prefix == prefix
+
+
 def test_an_address_of_the_services_family_is_advertised() -> None:
     """kube-apiserver refuses another one."""
     found = servers_of(plan(after=TARGET.replace("10.96.0.0/16", "fd00:96::/112,10.96.0.0/16")))
