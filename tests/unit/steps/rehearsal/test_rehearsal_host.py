@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import tarfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -18,7 +18,9 @@ from upgrader.ports import CommandResult
 from upgrader.steps.backup.etcd_member import EtcdMember
 from upgrader.steps.backup.etcd_tools import DataSummary, EtcdTools, SnapshotStatus
 from upgrader.steps.rehearsal import rehearsal
+from upgrader.steps.rehearsal.delivery import Delivery
 from upgrader.steps.rehearsal.rehearsal import Rehearsal
+from upgrader.steps.rehearsal.rehearsal_host import RehearsalHost
 from upgrader.steps.rehearsal.servers import Server
 
 CONTROLLER, HOST = Host("controller-1", "10.0.0.11"), Host("build-1", "10.0.0.99")
@@ -259,6 +261,23 @@ def test_an_interruption_leaves_nothing(snapshot: list[str], monkeypatch: pytest
     with pytest.raises(KeyboardInterrupt):
         rehearse(machines)
     assert machines.did[-1] == f"remove {WORK} on build-1" and snapshot == ["taken", "removed"]
+
+
+def test_what_arrives_after_an_interruption_removes_nothing() -> None:
+    """The thread that sends may go on for a moment: whoever has ended the comparison removes the controller's copy."""
+    machines, sent, arrived = Machines(), list[Iterator[bytes]](), list[bool]()
+
+    class Interrupted(Machines):
+        def run(self, host: Host, command: Sequence[str], **named: Any) -> CommandResult:
+            if "systemd-run" not in command:
+                return machines.run(host, command, **named)
+            sent.append(named["stdin"])
+            raise KeyboardInterrupt
+
+    data = Delivery("u1", "controller-1", "etcd", 0, 0, iter((b"all",)), arrived=lambda: arrived.append(True))
+    with pytest.raises(KeyboardInterrupt):
+        RehearsalHost(Interrupted(), HOST, lambda _: None).compare(data, SERVERS)
+    assert list(sent[0])[-1] == b"all" and not arrived
 
 
 def test_a_controller_that_stops_sending_is_told() -> None:

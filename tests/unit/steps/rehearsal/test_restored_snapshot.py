@@ -1,0 +1,53 @@
+"""A snapshot of a backup becomes etcd's data in the unit, by etcd's own tool."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from upgrader.onhost.common.questions import Failed
+from upgrader.onhost.rehearsal import rehearse
+from upgrader.onhost.rehearsal.processes import Processes
+
+TOOL = """#!{python}
+import os, sys
+given, place = sys.argv[3], sys.argv[4].removeprefix("--data-dir=")
+assert sys.argv[1:3] == ["snapshot", "restore"] and not os.path.exists(place)
+os.mkdir(place)
+with open(given) as file, open(os.path.join(place, "db"), "w") as made:
+    made.write(file.read())
+"""
+
+
+@pytest.fixture
+def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """A snapshot that has arrived, and an image with a tool."""
+    (tmp_path / "scratch").mkdir()
+    (tmp_path / "scratch" / "snapshot.db").write_text("content")
+    tool = tmp_path / "etcdutl"
+    tool.write_text(TOOL.format(python=sys.executable))
+    tool.chmod(0o755)
+    monkeypatch.setattr(Processes, "program", lambda _, name, image: str(tmp_path / name) if image == "etcd" else "")
+    return {"work": str(tmp_path), "data": "scratch", "snapshot": "snapshot.db", "etcd": "etcd"}
+
+
+def test_its_data_takes_the_place_of_the_snapshot(asked: dict[str, Any], tmp_path: Path) -> None:
+    """The snapshot is gone before two copies of the data are there: the disk space that was checked is enough."""
+    rehearse._restore(asked, Processes(str(tmp_path)))
+    assert (tmp_path / "scratch" / "db").read_text() == "content"
+    assert not list(tmp_path.rglob("snapshot.db"))
+
+
+def test_a_snapshot_that_can_not_be_restored_ends_it(asked: dict[str, Any], tmp_path: Path) -> None:
+    """With the tool's words, but for what it quotes; so does a tool that doesn't end."""
+    (tmp_path / "etcdutl").write_text('#!/bin/sh\necho "Error: invalid snapshot hunter2" >&2\nexit 3\n')
+    processes = Processes(str(tmp_path))
+    with pytest.raises(Failed, match=r"etcdutl ended with exit code 3: .*invalid") as caught:
+        rehearse._restore(asked, processes)
+    assert "hunter2" not in str(caught.value)
+    with pytest.raises(Failed, match="sleeper did not end within 0 s"):
+        processes.finish("sleeper", ["/bin/sleep", "1000"], 0.0)
+    processes.end()
