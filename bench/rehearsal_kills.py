@@ -289,8 +289,15 @@ def _left(site: RehearsedData, networks: frozenset[str], *, processes_only: bool
                 found.append(f"the network namespace of process {process.name}")
     if not processes_only:
         found += [f"unit {file.name}" for file in site.units.glob("*")]
-        found += [f"file {path}" for path in site.elsewhere.rglob("*") if not path.is_dir() or path.is_symlink()]
+        found += [f"file {path}" for path in _files(site.elsewhere)]
     return tuple(found)
+
+
+def _files(place: Path) -> Iterator[Path]:
+    """Files and links below a folder from which others remove something at the same time."""
+    for folder, inside, names in os.walk(place):
+        yield from (Path(folder, name) for name in names)
+        yield from (Path(folder, name) for name in inside if Path(folder, name).is_symlink())
 
 
 def _network(process: str) -> str:
