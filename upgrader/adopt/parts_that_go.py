@@ -7,7 +7,6 @@ told, not refused.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from upgrader.adopt.facts import ControllerFacts, StaticPod
 from upgrader.adopt.pod_metadata import differing, metadata_of, rendered_metadata
@@ -39,8 +38,8 @@ def _differing(static: StaticPod, manifest: str, pki: str) -> Iterator[str]:
     for name, values in static.flags.items():
         if name not in HANDED_OVER and flags.get(name) != values:
             yield f"--{name}={','.join(values)}"
-    own: dict[str, Any] = next((each for each in pod.get("containers", ()) if each["name"] == static.component), {})
-    variables = seen_variables(own)
+    own = [each for each in pod.get("containers", ()) if each["name"] == static.component]
+    variables = seen_variables(own[0]) if own else {}
     for name, value in sorted(seen_variables(static.container).items()):
         if variables.get(name) != value:
             yield f"the variable {name}"

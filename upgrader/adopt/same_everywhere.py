@@ -7,6 +7,7 @@ from typing import Any
 
 from upgrader.adopt.facts import COMPONENTS, KubeadmFacts, StaticPod
 from upgrader.adopt.pod_metadata import metadata_of
+from upgrader.adopt.values import termination_grace
 from upgrader.adopt.volumes import missing_mounts
 from upgrader.errors import Blocked
 
@@ -60,4 +61,5 @@ _PARTS: Mapping[str, Callable[[StaticPod], Any]] = {
     "labels": lambda pod: metadata_of(pod)["labels"],
     "annotations": lambda pod: metadata_of(pod)["annotations"],
     "resources": lambda pod: pod.container.get("resources") or {},
+    "terminationGracePeriodSeconds": termination_grace,
 }

@@ -27,6 +27,7 @@ __all__ = [
     "image_values",
     "missing_flags",
     "rendered_flags",
+    "termination_grace",
 ]
 
 HANDED_OVER = frozenset(
@@ -89,8 +90,7 @@ def _api_server(facts: KubeadmFacts, api: StaticPod, version: str, addresses: tu
     if "token-auth-file" in api.flags:
         # kube-apiserver reads one such file only: the operator's stays, and HAProxy's check is anonymous.
         values["health"] = {"token": False}
-    # With another `--shutdown-delay-duration`, say, kube-apiserver needs longer.
-    if (grace := api.pod["spec"].get("terminationGracePeriodSeconds") or 0) > _USUAL_GRACE:
+    if (grace := termination_grace(api)) > _USUAL_GRACE:
         values["gracefulShutdown"] = {"terminationSeconds": grace + _DRAIN}
     if len(addresses) == 1:
         values["endpoints"] = {"addresses": list(addresses)}
@@ -145,6 +145,14 @@ def _leader(pod: StaticPod, version: str, controllers: int) -> Values:
     if "kubeconfig" in pod.flags:
         values["kubeconfig"] = pod.flags["kubeconfig"][-1]
     return values
+
+
+def termination_grace(pod: StaticPod) -> int:
+    """Seconds that kube-apiserver has to end: longer, say, with another `--shutdown-delay-duration`. The charts decide
+    for the others.
+    """
+    given = pod.pod["spec"].get("terminationGracePeriodSeconds") if pod.component == "kube-apiserver" else None
+    return _USUAL_GRACE if given is None else int(given)
 
 
 def image_values(reference: str, version: str) -> Values:

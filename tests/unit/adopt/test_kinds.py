@@ -357,3 +357,15 @@ def test_controllers_that_differ_in_more_than_flags_are_refused(words: str, othe
     one = {name: kubeadm_pod(name) for name in FLAGS}
     with pytest.raises(Blocked, match=f"kube-scheduler on controller-2 differs from controller-1 in its {words}"):
         check_same_everywhere(facts(one, {**one, "kube-scheduler": other}))
+
+
+def test_controllers_whose_kube_apiserver_has_other_times_to_end_are_refused() -> None:
+    """But not kube-scheduler's: the chart decides for it."""
+    one = {name: kubeadm_pod(name) for name in FLAGS}
+    longer = {"terminationGracePeriodSeconds": 120}
+    check_same_everywhere(facts(one, {**one, "kube-scheduler": kubeadm_pod("kube-scheduler", spec=longer)}))
+    check_same_everywhere(
+        facts(one, {**one, "kube-apiserver": kubeadm_pod("kube-apiserver", spec={"terminationGracePeriodSeconds": 30})})
+    )
+    with pytest.raises(Blocked, match="differs from controller-1 in its terminationGracePeriodSeconds"):
+        check_same_everywhere(facts(one, {**one, "kube-apiserver": kubeadm_pod("kube-apiserver", spec=longer)}))
