@@ -24,6 +24,11 @@ _LONGEST = 63
 _GROUP = "rehearsal.invalid"
 _OTHER_ADDRESS = ("192.0.2.1", "2001:db8::1")
 """Of IPv4 and of IPv6, for documentation: no Service has it."""
+_MAKES_ALIKE = frozenset(
+    {("v1", "ReplicationController"), ("v1", "Service"), ("batch", "CronJob"), ("batch", "Job")}.union(
+        ("apps", kind) for kind in ("DaemonSet", "Deployment", "ReplicaSet", "StatefulSet")
+    )
+)
 _HIGHEST_PRIORITY = 1000000000
 """Of a class that isn't the server's own."""
 
@@ -63,9 +68,15 @@ def like(item: dict[str, Any]) -> dict[str, Any]:
 
 
 def owner(item: dict[str, Any]) -> str:
-    """The UID of its controller, which makes all that it owns from one template; "" without one."""
+    """The UID of its controller, if that makes all that it owns of one kind alike; "" otherwise. What a custom resource
+    owns may be of many shapes, and so are a node's static pods.
+    """
     references = item["metadata"].get("ownerReferences") or []
-    return next((str(each.get("uid")) for each in references if each.get("controller")), "")
+    return next((str(each.get("uid")) for each in references if each.get("controller") and _makes_alike(each)), "")
+
+
+def _makes_alike(reference: dict[str, Any]) -> bool:
+    return (str(reference.get("apiVersion")).partition("/")[0], reference.get("kind")) in _MAKES_ALIKE
 
 
 class Differences(NamedTuple):

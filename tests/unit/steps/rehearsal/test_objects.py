@@ -41,9 +41,17 @@ def test_another_object_is_like_it() -> None:
 
 def test_a_controllers_objects_are_told_by_its_uid() -> None:
     """They are made from one template."""
-    references = [{"uid": "a"}, {"uid": "b", "controller": True}]
+    kind = {"apiVersion": "apps/v1", "kind": "ReplicaSet"}
+    references = [{"uid": "a", **kind}, {"uid": "b", "controller": True, **kind}]
     assert owner({"metadata": {"ownerReferences": references}}) == "b"
     assert owner({"metadata": {}}) == ""
+
+
+@pytest.mark.parametrize(("api_version", "kind"), [("kafka.example.com/v1", "Kafka"), ("v1", "Node"), ("v1", "Job")])
+def test_what_one_owner_makes_may_be_of_many_shapes(api_version: str, kind: str) -> None:
+    """A custom resource's Services, and a node's static pods: each of them is created again, and not only the first."""
+    reference = {"apiVersion": api_version, "kind": kind, "uid": "a", "controller": True}
+    assert owner({"metadata": {"ownerReferences": [reference]}}) == ""
 
 
 @pytest.mark.parametrize(
