@@ -18,7 +18,7 @@ from tests.unit.adapters.ssh_server import SshServer
 from upgrader.adapters import hosts as hosts_module
 from upgrader.adapters.hosts import SshHosts, _as_root
 from upgrader.adapters.sshroute import expand_tokens, login_command
-from upgrader.errors import HostError, HostSilent, HostUnreachable
+from upgrader.errors import BackupRefused, HostError, HostSilent, HostUnreachable
 from upgrader.model.cluster import Host
 
 Servers = Callable[[str], SshServer]
@@ -109,6 +109,18 @@ def test_a_command_that_has_ended_does_not_wait_for_its_input(servers: Servers, 
     with SshHosts() as hosts:
         assert hosts.run(machine.host(), ["head"], stdin=hanging).stdout == "build-1:"
     assert not hanging.ended
+
+
+def test_an_input_that_fails_is_the_commands_error(servers: Servers) -> None:
+    """A damaged backup is reported as that, and its part isn't taken for the whole."""
+    machine = servers("build-1")
+
+    def damaged() -> Iterator[bytes]:
+        yield b"the first part"
+        raise BackupRefused("it is damaged")
+
+    with SshHosts() as hosts, pytest.raises(BackupRefused, match="damaged"):
+        hosts.run(machine.host(), ["cat"], stdin=damaged())
 
 
 def test_a_connection_that_has_ended_is_made_anew(servers: Servers, monkeypatch: pytest.MonkeyPatch) -> None:
