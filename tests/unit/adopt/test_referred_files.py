@@ -240,11 +240,11 @@ _OWN = {_ADMISSION: "plugins: [{path: own.yaml}]", f"{PKI}/own.yaml": "{}"}
     [
         (
             [{}, {_CA: None}, {}],
-            f"controller-2 has no file {_CA}, which a flag of kube-apiserver names, and controller-1",
+            f"controller-2 has no file {_CA}, which a flag of kube-apiserver names, but controller-1",
         ),
         (
             [{_CA: None}, {}, {}],
-            f"controller-1 has no file {_CA}, which a flag of kube-apiserver names, and controller-2",
+            f"controller-1 has no file {_CA}, which a flag of kube-apiserver names, but controller-2",
         ),
         (
             [{}, {}, {_WEBHOOK: None}],
