@@ -18,7 +18,9 @@ _INTRODUCTION = """\
 
 Static pods, kubeadm configurations, add-ons and inventories from public repositories and reports, as they were found on
 2026-11-30, with values in place of variables and without flags that Kubernetes no longer has. `adopt` was given each of
-them as part of a kubeadm cluster on fakes: it takes everything over, or refuses it by name before anything changes.
+them as part of a kubeadm cluster on fakes: it takes everything over, or refuses it by name before anything changes. Not
+exactly as found: the files of gardener, SovereignCloudStack and issue 22802 are made from excerpts, Typhoon's static
+pods are shortened, and of Heat's `kube-apiserver.json` only the first outcome was seen.
 """
 
 
