@@ -1,7 +1,7 @@
 """The Go toolchain, and modules built with it.
 
-Every program that the lab needs and Debian does not package is built from Go modules, unless it comes from a mirror
-(`mirror/`).
+Every program that the lab needs and Debian does not package is built from Go modules, unless it is Kubernetes' own
+release (`mirror/`).
 """
 
 from __future__ import annotations
