@@ -33,7 +33,7 @@ WORDS = {
     "How do I upgrade many clusters?": "many clusters fleet",
     "How do I run it as a CI job?": "GitHub GitLab CI job",
     "Argo CD or Flux owns our releases: what now?": "Argo CD Flux",
-    "How does a person approve a step, or a pool?": "approval of a person",
+    "How do I approve a step, or a pool?": "approval of a person",
     "What does this check mean, and how do I skip it?": "webhook failurePolicy check",
     "How long may a gate wait, and how do I change that?": "gate deadline timeout",
     "What do clients of the API notice?": "failed requests clients retry-after",

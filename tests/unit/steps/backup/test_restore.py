@@ -274,7 +274,7 @@ def test_the_etcd_of_the_backup_comes_back_with_its_data(site: Site) -> None:
     """Its tools make the data, and the manifests get its image before etcd is started: no newer minor touches it."""
     restoration = upgraded(site, "3.6.14", "3.5.26")
     site.steps = {item.step.name: item.step for item in restoration.pipeline().steps}
-    assert "etcd gets the backup's image, registry.k8s.io/etcd:3.5.26-0" in site.steps["prepare"].summary()
+    assert "etcd then runs the backup's image, registry.k8s.io/etcd:3.5.26-0" in site.steps["prepare"].summary()
     site.apply("prepare")
     pods = [json.loads(data) for (_, path), data in site.hosts.files.items() if path.endswith(".json")]
     assert {item["image"] for pod in pods for item in pod["spec"]["initContainers"]} == {
