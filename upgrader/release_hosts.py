@@ -75,11 +75,12 @@ def _connection(name: str, port: int, proxy: str | None, seconds: float) -> HTTP
     """A connection that isn't open yet, directly or by the proxy's CONNECT."""
     if not proxy:
         return HTTPConnection(name, port, timeout=seconds)
-    parts = urlsplit(proxy if "//" in proxy else f"http://{proxy}")
-    headers = {}
-    if parts.username is not None:
-        login = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-        headers["Proxy-Authorization"] = "Basic " + base64.b64encode(login.encode()).decode()
+    # As urllib reads it: a password may have a / or a #, and no error may quote a part of it.
+    login, _, address = (proxy.partition("//")[2] or proxy).rpartition("@")
+    parts, headers = urlsplit(f"//{address}"), {}
+    if login:
+        encoded = base64.b64encode(unquote(login if ":" in login else f"{login}:").encode())
+        headers["Proxy-Authorization"] = "Basic " + encoded.decode()
     connection = HTTPConnection(parts.hostname or "", parts.port or 80, timeout=seconds)
     connection.set_tunnel(name, port, headers)
     return connection

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import socket
 import threading
 
@@ -87,3 +88,16 @@ def test_proxy_that_can_not_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "http://anna:secret@127.0.0.1:none")
     why = asked(["dl.k8s.io"], 60)()
     assert why.startswith("dl.k8s.io can't be reached: ") and "secret" not in why
+
+
+@pytest.mark.parametrize("password", ["1234/secret", "secret/1234", "secret#1234", "secret?1234", "p@1234/secret"])
+def test_password_that_is_not_encoded(monkeypatch: pytest.MonkeyPatch, password: str) -> None:
+    """A proxy's password with a character that separates parts of a URL works, as for the download behind it, and no
+    part of it is told.
+    """
+    with connect_proxy({}) as proxy:
+        monkeypatch.setenv("HTTPS_PROXY", proxy.url.replace("//", f"//anna:{password}@"))
+        why = asked(["dl.k8s.io"], 60)()
+        login = base64.b64encode(f"anna:{password}".encode()).decode()
+        assert f"Proxy-Authorization: Basic {login}" in proxy.headers
+    assert why == "dl.k8s.io can't be reached: Tunnel connection failed: 502 not in this test"
