@@ -58,8 +58,10 @@ class _Crowd:
         return _Crowd(self.since, max(self.longest, queued), self.windows + 1)
 
     def decided_at(self, now: float) -> float | None:
-        """When it will have lasted for long; None once it has."""
-        at = self.since + CROWDED_SECONDS
+        """When it will have lasted for long, in enough windows; None once it has. A long window may be of rejections
+        that ended early in it.
+        """
+        at = max(self.since + CROWDED_SECONDS, now + WINDOW_SECONDS * (WORSE_WINDOWS - self.windows))
         return at if now < at else None
 
     def stays(self, now: float, queued: float) -> bool:
@@ -197,8 +199,7 @@ class ClientsGate:
         certain = lasting or reading.worse >= WORSE_WINDOWS
         reading.problem = _problem(server, tuple(refusals.values()), slow, certain=certain)
         if reading.problem and reading.crowded:
-            proven = lasting and reading.crowded.windows >= WORSE_WINDOWS
-            reading.problem = replace(reading.problem, certain=proven, again_at=reading.crowded.decided_at(now))
+            reading.problem = replace(reading.problem, certain=lasting, again_at=reading.crowded.decided_at(now))
 
     def _own_fault(self, everywhere: Counters) -> bool:
         """Whether the refused logins are as few as one client's, and can't come from the step.

@@ -220,6 +220,29 @@ def test_too_few_seats_fail_the_gate_after_half_a_minute(queue: Callable[[int], 
     assert len(times) <= 3 + seconds / 7, "about eleven seconds apart"
 
 
+def test_few_seats_of_which_little_was_seen() -> None:
+    """Two readings with half a minute between them are no half a minute of rejections: those of a start, which are over
+    by then, fail nothing, however rare the rounds are.
+    """
+    kube, clock, times = FakeKube(), FakeClock(), list[float]()
+    baseline = Baseline("v1.36.3", clients=summarize({"": parse(metrics(requests=10_000, seats=608))}, {}))
+    gate = ClientsGate(kube, clock, lambda: baseline, CONTROLLERS)
+
+    class Scraped:
+        name = gate.name
+
+        def check(self) -> Verdict:
+            times.append(clock.monotonic() - started)
+            rejected, sent = int(3 * min(times[-1], 6.0)), int(300 * (1 + times[-1]))
+            kube.raw_answers["/metrics"] = metrics(requests=sent, seats=400, rejected=rejected)
+            return gate.check()
+
+    started = clock.monotonic()
+    absence, run = ApiAbsence(kube, clock, inf), GateRun(Scraped(), GatePolicy(consecutive=1))
+    hold_all("a", (run,), clock=clock, reporter=Nobody(), absence=absence, asked=lambda: 400 * len(times))
+    assert times[1] > 30, "its first window had half a minute"
+
+
 def test_first_reading_is_made_before_other_gates_are_checked(
     continuity: Continuity, kube: LivingKube, clock: FakeClock
 ) -> None:
