@@ -13,8 +13,14 @@ from upgrader.onhost.common.questions import Failed
 
 __all__ = ["names_files"]
 
-_NAMES_A_FILE = re.compile(r"\b(?:path|kubeConfigFile)[\"']?\s*:\s*[\"']?[^\s\"',}#]")
-"""In an admission configuration: a plugin's configuration, or a webhook's credentials."""
+_NAMES_A_FILE = re.compile(
+    r"\b(?:path|kubeConfigFile)[\"']?\s*:(?!\s*(?:\"\"|''))"
+    r"|\\[xuU]|(?:^|[{\[,])[\s-]*\?\s|(?:^|[\s{,])\*[\w-]+\s+:|[\0\ufffd]",
+    re.MULTILINE | re.IGNORECASE,
+)
+"""In an admission configuration: a plugin's configuration, or a webhook's credentials, which Kubernetes reads in upper
+or lower case; or a form in which YAML could hide one, which no tool writes: escapes, `? path`, `*alias :`, and UTF-16.
+"""
 
 
 def main(given: str) -> None:

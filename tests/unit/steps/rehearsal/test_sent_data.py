@@ -118,6 +118,12 @@ def test_nothing_is_written_elsewhere(tmp_path: Path) -> None:
     [
         ("plugins: [{name: ImagePolicyWebhook, configuration: {imagePolicy: {kubeConfigFile: /etc/b.yaml}}}]", True),
         ('{"plugins": [{"name": "PodSecurity", "path": "pods.yaml"}]}', True),
+        ("plugins:\n- name: PodSecurity\n  path: # of pods\n    pods.yaml\n", True),
+        ("plugins:\n- name: PodSecurity\n  ? path # of pods\n  : pods.yaml\n", True),
+        ("plugins:\n- &key path: ''\n- {*key : pods.yaml}\n", True),
+        ('plugins: [{"name": "PodSecurity", "p\\x61th": "pods.yaml"}]', True),
+        ("imagePolicy: {kubeconfigfile: /etc/b.yaml}", True),
+        ("plugins: [{name: PodSecurity, configuration: {kind: Paths}}] # no path, and **no**: file", False),
         ("plugins:\n- name: PodSecurity\n  path: ''\n  configuration: {kind: PodSecurityConfiguration}\n", False),
     ],
 )
