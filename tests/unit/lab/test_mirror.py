@@ -101,6 +101,20 @@ def test_etcd(mirror: Mirror) -> None:
     assert all(os.access(file, os.X_OK) for file in found.files.values())
 
 
+def test_etcd_after_a_power_cut(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What has its name in the cache is on the disk: it is never looked at again."""
+    synced, sync = set[tuple[int, int]](), os.fsync
+
+    def note(descriptor: int) -> None:
+        found = os.fstat(descriptor)
+        synced.add((found.st_ino, found.st_size))
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", note)
+    sizes = {(file.stat().st_ino, file.stat().st_size) for file in mirror.etcd().files.values()}
+    assert sizes <= synced
+
+
 def wrong_content(published: MirrorFiles) -> None:
     published.files[KUBELET] = b"#!/bin/sh\ntouch /tmp/never-run\n"
 

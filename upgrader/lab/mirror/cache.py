@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import IO
 from urllib.parse import urlsplit
 
 from upgrader.lab.build_cache import built, cache_root
 from upgrader.lab.mirror.download import Downloads
 from upgrader.lab.progress_port import LabProgress
 
-__all__ = ["blob", "mirror_cache", "write_durably"]
+__all__ = ["blob", "make_durable", "mirror_cache", "write_durably"]
 
 
 def mirror_cache() -> Path:
@@ -41,5 +42,10 @@ def write_durably(file: Path, content: bytes) -> None:
     """Write a file that is complete once it has its name, also after a power cut."""
     with file.open("wb") as stream:
         stream.write(content)
-        stream.flush()
-        os.fsync(stream.fileno())
+        make_durable(stream)
+
+
+def make_durable(stream: IO[bytes]) -> None:
+    """Wait until what was written to a file is on the disk, before the file gets its name."""
+    stream.flush()
+    os.fsync(stream.fileno())

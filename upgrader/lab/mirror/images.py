@@ -11,7 +11,7 @@ from typing import Any
 
 from upgrader.lab.build_cache import built
 from upgrader.lab.mirror.address import Address
-from upgrader.lab.mirror.cache import blob, mirror_cache, write_durably
+from upgrader.lab.mirror.cache import blob, make_durable, mirror_cache, write_durably
 from upgrader.lab.mirror.download import Downloads, refused
 from upgrader.lab.mirror.signatures import Authorities, Unverified, verify_image
 from upgrader.lab.oci_archive import Image
@@ -132,6 +132,7 @@ def extract(image: Image, paths: Collection[str], target: Path) -> None:
                     with file.open("wb") as copy:
                         while piece := stream.read(1 << 20):
                             copy.write(piece)
+                        make_durable(copy)
                     file.chmod(0o755)
                     missing.remove(path)
     if missing:
