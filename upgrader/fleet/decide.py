@@ -433,7 +433,7 @@ class _Deciding:
         for each in lost:
             why = self.unrestartable.get(each.name) or each.soak_reason
             leave_out = f"to leave it out: upgrader fleet skip {each.name} --reason TEXT"
-            self.waits[each.name] = Wait(f"a person: {why}; {leave_out}", person=True)
+            self.waits[each.name] = Wait(f"an operator: {why}; {leave_out}", person=True)
         shut = (each for each in members if each.phase == "succeeded" and each.gate_shut)
         gate = next((f"{each.name}: {_shut(each)}" for each in shut), "")
         if self.now < until:

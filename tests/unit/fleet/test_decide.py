@@ -253,7 +253,7 @@ def test_cluster_in_which_no_pod_can_be_chosen() -> None:
     played.tell(minutes=60)
     decision = played.decide()
     assert decision.restarts == decision.evictions == ("a1", "a2") and decision.soaks == ()
-    wait = Wait("a person: no follower; to leave it out: upgrader fleet skip a2 --reason TEXT", person=True)
+    wait = Wait("an operator: no follower; to leave it out: upgrader fleet skip a2 --reason TEXT", person=True)
     assert decision.waits["a2"] == wait and decision.stages["a"].person and not goes_on(decision, played.state)
     played.tell(PodChosen("a2", ChosenPod("kube-scheduler", "kube-scheduler-1", "u")))
     assert played.decide().restarts == ("a2", "a1") and played.decide().stages["a"].timed
@@ -290,7 +290,7 @@ def test_gates_that_were_not_asked() -> None:
     assert played.tell(ClusterSkipped("a1", "me", "not read")).state.clusters["a1"].phase == "skipped"
     played.state = before
     played.tell(SoakGateChecked("a1", reason="not read", failed=True, unknown=True))
-    said = "stage a: it is unknown for too long whether the gates of a1 pass: not read; to ask them again: upgrader"
+    said = "stage a: it is unknown for too long whether the gates of a1 pass: not read; to check them again: upgrader"
     assert played.decide().stop.startswith(said)
     assert played.tell(RetryRequested("a1", "me")).decide().gates == ("a1",)
     assert played.tell(SoakGateChecked("a1")).starts == ["b1"]
