@@ -41,7 +41,7 @@ def check_service(service: KubeObject | None, deployment: KubeObject | None, ren
         raise Blocked(
             f"Service kube-system/{_NAME} has parts that the chart would remove: {', '.join(lost)}",
             remedy="Put them in another Service with the same selector, and remove them from this one. Or set "
-            "`coredns.enabled: false` in values/kubernetes.yaml: CoreDNS is then left alone, also by upgrades.",
+            "`coredns.enabled: false` in values/kubernetes.yaml: adoption and upgrades then leave CoreDNS unchanged.",
         )
 
 
