@@ -47,14 +47,18 @@ def _servers(disk: Inventory, root: str) -> list[str]:
 
 
 def _is_here(host: str) -> bool:
-    """Whether a name or an address is this host's: the kernel sends from an address what is sent to it. A datagram's
-    socket sends nothing when it is connected. Raises OSError for a name that can't be resolved.
+    """Whether a name or an address is this host's. Nothing is sent: a datagram's socket is only connected. Raises
+    OSError for a name that can't be resolved.
     """
     for family, kind, _, _, place in socket.getaddrinfo(host, 2379, type=socket.SOCK_DGRAM):
         address = str(place[0])
         if ipaddress.ip_address(address.partition("%")[0]).is_loopback:
             return True
         with contextlib.suppress(OSError), socket.socket(family, kind) as link:
+            if family == socket.AF_INET:
+                # The kernel would send from the first address of that network, which may be another one of this host.
+                # From one that isn't this host's, it connects to nothing, also with `ip_nonlocal_bind`.
+                link.bind((address, 0))
             link.connect(place)
             if link.getsockname()[0] == address:
                 return True
