@@ -132,6 +132,12 @@ def services(name: str, facts: HostFacts) -> Iterator[Cause]:
     yield from _service(name, facts, facts.kubelet, "pods are neither started nor restarted")
     if facts.etcd_service is not None:
         yield from _service(name, facts, facts.etcd_service, "a member of etcd is missing")
+    elif isinstance(facts.etcd.named_here, Unknown) and not facts.has_etcd:
+        service = facts.etcd.service
+        if isinstance(service, Unit) and not service.running:
+            title = f"{name}: {service.name} is {service.state}, and may be a member of the cluster's etcd"
+            remedy = f"If it is, start it: `systemctl start {service.name}` on {name}."
+            yield Cause(Finding("etcd.service-unknown", "unknown", title, facts.etcd.named_here.why, remedy))
 
 
 def _service(name: str, facts: HostFacts, unit: Unit | Unknown, effect: str) -> Iterator[Cause]:
