@@ -10,7 +10,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable, Sequence
-from http.client import HTTPConnection, HTTPException
+from http.client import HTTPConnection, HTTPException, InvalidURL
 from urllib.parse import unquote, urlsplit
 
 __all__ = ["PROGRAMS", "REGISTRY", "asked"]
@@ -66,7 +66,9 @@ def _why_not(host: str, seconds: float) -> str:
             connection.close()
     except TimeoutError:
         return f"no answer within {seconds:g} s"
-    except (OSError, HTTPException, ValueError) as error:
+    except (InvalidURL, ValueError):
+        return "the URL of the proxy is not valid"  # which part isn't may be a part of its password
+    except (OSError, HTTPException) as error:
         return (isinstance(error, OSError) and error.strerror) or str(error) or type(error).__name__
     return ""
 

@@ -83,9 +83,10 @@ def test_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     assert why == "registry.k8s.io can't be reached: Tunnel connection failed: 502 not in this test"
 
 
-def test_proxy_that_can_not_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("url", ["http://anna:secret@127.0.0.1:none", "http://anna:secret"])
+def test_proxy_that_can_not_be_read(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
     """A wrong address of a proxy is a reason, too, and its login isn't in it."""
-    monkeypatch.setenv("HTTPS_PROXY", "http://anna:secret@127.0.0.1:none")
+    monkeypatch.setenv("HTTPS_PROXY", url)
     why = asked(["dl.k8s.io"], 60)()
     assert why.startswith("dl.k8s.io can't be reached: ") and "secret" not in why
 

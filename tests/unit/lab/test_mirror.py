@@ -376,6 +376,18 @@ def test_tls(published: MirrorFiles, tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert mirror_at(server.url, tmp_path).programs(VERSION).files["kubelet"].read_bytes() == program("kubelet")
 
 
+@pytest.mark.parametrize("proxy", ["http:/anna:secret@127.0.0.1:1", "http://anna:secret"])
+def test_proxy_that_can_not_be_read(monkeypatch: pytest.MonkeyPatch, proxy: str) -> None:
+    """Its URL is the reason, and its password isn't in it."""
+    monkeypatch.setenv("HTTPS_PROXY", proxy)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("https_proxy", raising=False)
+    with pytest.raises(LabError, match="the URL of the proxy") as caught:
+        Downloads().small("https://dl.k8s.io/x")
+    assert "secret" not in caught.value.message
+
+
 def test_nobody_there(tmp_path: Path, published: MirrorFiles) -> None:
     """A mirror that can't be reached is named, with the reason."""
     with pytest.raises(LabError, match=r"http://127\.0\.0\.1:1/v2/kube-apiserver/manifests/v1\.36\.3 can't be read"):

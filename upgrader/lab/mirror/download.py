@@ -161,6 +161,9 @@ class Downloads:
         except LabError as error:
             return error
         except (OSError, http.client.HTTPException, ValueError) as error:
+            if isinstance(error, (ValueError, http.client.InvalidURL)) and not isinstance(error, OSError):
+                # Which one isn't, and in which part, may be a part of the proxy's password.
+                return _Broken(f"{url} can't be read: the answer or the URL of the proxy is not valid", remedy=_AGAIN)
             why = getattr(error, "reason", "") or error
             if isinstance(why, TimeoutError):
                 return _slow(url, f"no answer for {self._silent:g} s")
