@@ -284,7 +284,7 @@ class Restoration:
 
     def _api(self, note: Note) -> None:
         self.tools.recovery.bring_api_back(note)
-        # The lock is as it was when the backup was taken: held by whoever took it, long ago.
+        # The lock is as it was when the backup was taken: held by the command that took it, long ago.
         self.tools.kube.delete(LEASES, NAME, NAMESPACE)
 
     def _nodes(self, note: Note) -> None:

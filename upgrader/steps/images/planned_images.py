@@ -81,7 +81,7 @@ def _pods(
 ) -> Iterator[PlannedPods]:
     for default, item in objects:
         if (item.get("spec") or {}).get("replicas") == 0:
-            continue  # it starts no pod, and whoever scales it up has its image pulled then
+            continue  # it starts no pod; its image is pulled when it is scaled up
         spec = pod_spec_of(item)
         containers = (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
         images = dict.fromkeys(
