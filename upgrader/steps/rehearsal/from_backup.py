@@ -93,7 +93,7 @@ class BackupRehearsal:
         return _Read(manifest, files)
 
     def _refuse_others(self, manifest: BackupManifest) -> None:
-        """Whoever knows the public key can write a backup: its etcd is started only if a controller has it, too."""
+        """Anyone who knows the public key can write a backup: its etcd is started only if a controller has it, too."""
         if manifest.cluster_uid != self.cluster_uid:
             raise BackupRefused(
                 f"{self.backup.path} is of cluster {manifest.cluster_uid or 'unknown'}, not of this cluster, "
