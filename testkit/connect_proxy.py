@@ -9,6 +9,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from socketserver import StreamRequestHandler, ThreadingTCPServer
 
+from testkit.waiting import stretched
+
 __all__ = ["ConnectProxy", "connect_proxy"]
 
 
@@ -42,7 +44,7 @@ def connect_proxy(ports: dict[str, int], *, passes: bool = False) -> Iterator[Co
             if name not in state.ports and not state.passes:
                 self.wfile.write(b"HTTP/1.1 502 not in this test\r\n\r\n")
                 return
-            with socket.create_connection(target, timeout=60) as beyond:
+            with socket.create_connection(target, timeout=stretched(60)) as beyond:
                 beyond.settimeout(None)
                 self.wfile.write(b"HTTP/1.1 200 Connected\r\n\r\n")
                 back = threading.Thread(target=_copy, args=(beyond, self.connection), daemon=True)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from testkit.waiting import stretched
 from upgrader.errors import LabError
 from upgrader.lab import build_parts
 from upgrader.lab.build_parts import prepare
@@ -24,7 +25,7 @@ class Fetched:
         self._begun, self._fails = begun, fails
 
     def programs(self, version: str) -> Programs:
-        self._begun.wait(60)
+        self._begun.wait(stretched(60))
         if self._fails:
             raise LabError("the download is refused")
         return Programs(version, {})
@@ -46,7 +47,7 @@ def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> threading.Barrier:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
     def made(*_: Any) -> Path:
-        begun.wait(60)
+        begun.wait(stretched(60))
         return tmp_path
 
     for name in ("node_root", "base_layer", "checkpointer_image"):

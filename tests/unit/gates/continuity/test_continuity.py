@@ -433,7 +433,7 @@ def test_aggregated_api_that_ends(continuity: Continuity, kube: LivingKube, cloc
     assert f"APIService {AGGREGATED} was Available before this run" in left_failing(continuity)
     assert 35 <= clock.monotonic() - begun < 38, "it had its minute; its condition follows late"
     kube.unavailable = True
-    assert "not known" in left_failing(continuity)
+    assert "it is unknown" in left_failing(continuity)
     kube.unavailable = False
     kube.api_service(AGGREGATED, available=True)
     assert left_failing(continuity) == ""
@@ -572,7 +572,7 @@ def test_overloaded_api_is_no_lost_backend(
     discovery = DISCOVERY
     kube.raw_answers[discovery] = no_service(status, message)
     assert set(kinds_of(gates(continuity)[0], clock, 90)[3:]) == {VerdictKind.UNKNOWN}
-    assert "not known" in left_failing(continuity)
+    assert "it is unknown" in left_failing(continuity)
     kube.raw_answers[discovery] = no_service(0, "HTTP 503 service unavailable")
     assert VerdictKind.BROKEN in kinds_of(gates(continuity)[0], clock, 80)
 
