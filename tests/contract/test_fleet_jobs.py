@@ -431,6 +431,7 @@ def test_right_that_is_missing_is_named(hub: Hub, site: Site, right: str) -> Non
             assert not site.jobs()
         for cluster in "abc" if site.jobs() else "":
             site.plays(cluster)
+        site.clock.sleep(3600)  # logs are not read before
         site.look()
         said.append(site.said())
         for cluster in "abc" if site.jobs() else "":

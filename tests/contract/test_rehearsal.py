@@ -103,7 +103,7 @@ def test_a_backup_on_this_machine_finds_the_same_and_keeps_nothing(
 def test_a_host_that_lacks_an_image_is_told_before_anything_is_sent(ordinary: RehearsedData) -> None:
     """It can't be pulled here. A host without systemd is the other case: the tests' machine."""
     site = ordinary
-    with pytest.raises(HostError, match=r"build-1: image v1\.0\.0 is not there"):
+    with pytest.raises(HostError, match=r"build-1: image v1\.0\.0 is not on this host"):
         site.rehearse_elsewhere(site.server(OLD), site.server("v1.0.0"))
     assert not site.elsewhere.exists() and not (site.folder / "upgrader").exists()
 
