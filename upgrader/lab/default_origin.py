@@ -82,7 +82,10 @@ class DefaultOrigin:
     def images(self) -> list[Image]:
         found = self._last.shared_images()
         for version in oldest_first({*self._release.versions(), *self._built.versions()}):
-            found += (self._release if self._release.has(version) else self._built).images_of(version)
+            # Of the kind of the lab's own version, where there are both.
+            found += next(each for each in (self._last, self._release, self._built) if each.has(version)).images_of(
+                version
+            )
         return found
 
     def has(self, version: str) -> bool:

@@ -265,3 +265,17 @@ def test_disk_that_is_full(proxy: ConnectProxy, tmp_path: Path) -> None:
     with pytest.raises(LabError, match="/dev/full can't be written: No space left on device") as caught:
         Downloads(elsewhere=True).file(url, "0" * 64, Path("/dev/full"), lambda *_: None)
     assert not isinstance(caught.value, Unavailable)
+
+
+def test_a_lab_is_of_one_kind(proxy: ConnectProxy, tmp_path: Path) -> None:
+    """Where a version is in the cache as release and as built, images are of the kind of the lab's programs."""
+    release(tmp_path).programs(VERSION)
+    chosen = Chosen(tmp_path, built=(VERSION, OTHER))
+    chosen.origin.programs(OTHER)
+    assert [image.name for image in chosen.origin.images()] == [
+        "registry.k8s.io/pause:built",
+        f"registry.k8s.io/kube-proxy:{VERSION}",
+        f"registry.k8s.io/kube-proxy:{OTHER}",
+    ]
+    chosen.origin.programs(VERSION)
+    assert len([image for image in chosen.origin.images() if image.name.endswith(VERSION)]) == 4
