@@ -112,6 +112,7 @@ def _measure(
         clients = stack.enter_context(KeptConnections(kubeconfig, beside))
         http2 = stack.enter_context(KeptHTTP2(kubeconfig, HTTP2_CLIENTS))
         time.sleep(5)  # so that every client has its connection
+        shown = set[str]()
         for number in range(1, rolls + 1):
             begun = time.monotonic()
             roll(cluster, number, controllers)
@@ -125,13 +126,18 @@ def _measure(
                 file=sys.stderr,
                 flush=True,
             )
+            _show_failures(so_far, shown)
         seen = (clients.stop(), http2.stop())
-    failures = [
-        *(line for group in seen[0] for line in group.failures),
-        *(line for lane in seen[1] for line in lane.failures),
-    ]
-    print(*failures, sep="\n", file=sys.stderr)
+    _show_failures(seen, shown)
     return seen
+
+
+def _show_failures(seen: tuple[Sequence[KeptSeen], Sequence[HTTP2Seen]], shown: set[str]) -> None:
+    """Print the failures that haven't been shown yet."""
+    new = {line for groups in seen for group in groups for line in group.failures} - shown
+    for line in sorted(new):
+        print(line, file=sys.stderr, flush=True)
+    shown |= new
 
 
 def page(results: Mapping[str, Any]) -> str:
