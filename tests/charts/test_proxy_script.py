@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -305,9 +307,11 @@ def test_an_end_that_is_told_during_a_check(tmp_path: Path, stop_signal: signal.
 
 
 class Api:
-    """A kube-apiserver behind the checker's page, which admits a request or refuses it; `request` is what came."""
+    """A kube-apiserver behind the checker's page, which admits a request or refuses it; `request` is what came. The
+    later ones are answered with 429 once `accepted` of them were admitted.
+    """
 
-    def __init__(self, held: ExitStack, tmp_path: Path) -> None:
+    def __init__(self, held: ExitStack, tmp_path: Path, accepted: int = 0, hold_seconds: int = 1) -> None:
         self._listener = held.enter_context(socket.create_server((PRIVATE, 0)))
         self.tokens = tmp_path / "tokens.csv"
         self.tokens.write_text("t0ken,proxy,proxy\n")
@@ -322,7 +326,7 @@ class Api:
                 "STATUS_PORT": str(self._listener.getsockname()[1]),
                 "TOKEN_FILE": str(self.tokens),
                 "DRAIN_SECONDS": "0",
-                "HOLD_SECONDS": "1",
+                "HOLD_SECONDS": str(hold_seconds),
                 "PATH": "/usr/bin:/bin",
             },
             stdout=subprocess.PIPE,
@@ -333,6 +337,20 @@ class Api:
         self.request = b""
         while b"\r\n\r\n" not in self.request:
             self.request += self.connection.recv(4096)
+        self._accepted = accepted
+        Thread(target=self._refuse, daemon=True).start()
+
+    def _refuse(self) -> None:
+        while True:
+            try:
+                later, _ = self._listener.accept()
+            except OSError:  # the test has ended
+                return
+            with later:
+                while b"SelfSubjectReview" not in later.recv(4096):
+                    pass
+                self._accepted -= 1
+                later.sendall(b"HTTP/1.1 %s\r\n\r\n" % (b"201 Created" if self._accepted >= 0 else b"429 Too Many"))
 
     def answer(self, status: str) -> str:
         """Answer the request; what the script says of it."""
@@ -349,7 +367,29 @@ def test_the_body_is_held_back(tmp_path: Path) -> None:
         length = int(head.partition(b"Content-Length: ")[2].split()[0])
         assert api.script.poll() is None  # it waits
         assert len(api.connection.recv(4096)) == length
-        assert "held kube-apiserver's end back, 1 s from its signal: HTTP/1.1 201 Created" in api.answer("201 Created")
+        said = api.answer("201 Created")
+        assert (
+            "held kube-apiserver's end back, 1 s from its signal: HTTP/1.1 201 Created; it answered 429 from 0" in said
+        )
+
+
+def test_the_hold_begins_with_the_429(tmp_path: Path) -> None:
+    """kube-apiserver answers 429 after its pre-shutdown hooks, which take seconds where etcd is slow: a client that
+    writes within `holdSeconds` of that is told, so the signal isn't where the time begins.
+    """
+    with ExitStack() as held:
+        api = Api(held, tmp_path, accepted=6, hold_seconds=3)  # one in at least a tenth of a second
+        assert api.connection.recv(4096)
+        said = api.answer("201 Created")
+        assert re.search(r"held kube-apiserver's end back, [45] s .* it answered 429 from [1-5] s on", said)
+
+
+def test_hooks_that_do_not_end(tmp_path: Path) -> None:
+    """Where no 429 comes, HTTP/2 clients wait no more than a second longer than `holdSeconds`."""
+    with ExitStack() as held:
+        api = Api(held, tmp_path, accepted=10**6)
+        assert api.connection.recv(4096)
+        assert "it answered no 429" in api.answer("201 Created")
 
 
 def test_a_server_that_admits_no_such_request(tmp_path: Path) -> None:

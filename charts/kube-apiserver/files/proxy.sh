@@ -212,21 +212,41 @@ move() {
 
 BODY='{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}'
 
-# Sends kube-apiserver all of a request but its body, which it waits for before it ends. Every authenticated user may
-# send this one, and the server reads the body only after it has admitted the request.
-send_held_request() {
-  { exec 4<>"/dev/tcp/$PRIVATE_ADDRESS/$STATUS_PORT"; } 2>/dev/null &&
-    printf '%s\r\n' 'POST /apis/authentication.k8s.io/v1/selfsubjectreviews HTTP/1.1' 'Host: kube-apiserver' \
-      "Authorization: Bearer $(own_token)" 'Content-Type: application/json' "Content-Length: ${#BODY}" \
-      'Connection: close' '' >&4
+# All of a request but its body. Every authenticated user may send this one.
+request_head() {
+  printf '%s\r\n' 'POST /apis/authentication.k8s.io/v1/selfsubjectreviews HTTP/1.1' 'Host: kube-apiserver' \
+    "Authorization: Bearer $(own_token)" 'Content-Type: application/json' "Content-Length: ${#BODY}" \
+    'Connection: close' ''
 }
 
-# Makes kube-apiserver answer 429 for HOLD_SECONDS from its end signal (a time) on, or until only HTTP/2 connections are
-# open. Otherwise it closes its kept connections once the last request in flight has ended: on a quiet cluster within
-# half a second, and a client that writes less often writes into a closed connection.
+# kube-apiserver waits for the body before it ends. It reads it only after it has admitted the request.
+send_held_request() {
+  { exec 4<>"/dev/tcp/$PRIVATE_ADDRESS/$STATUS_PORT"; } 2>/dev/null && request_head >&4
+}
+
+# Whether kube-apiserver answers 429 by now.
+refuses() {
+  local answer=''
+  {
+    { request_head; printf '%s' "$BODY"; } >&5
+    read -r -t 0.5 answer <&5
+  } 2>/dev/null 5<>"/dev/tcp/$PRIVATE_ADDRESS/$STATUS_PORT"
+  [[ $answer == *' 429 '* ]]
+}
+
+# Makes kube-apiserver answer 429 for HOLD_SECONDS, or until only HTTP/2 connections are open. Otherwise it closes its
+# kept connections once the last request in flight has ended: on a quiet cluster within half a second, and a client that
+# writes less often writes into a closed connection. The 429 doesn't begin with the end signal (a time), but with the
+# end of kube-apiserver's pre-shutdown hooks, which write to etcd: seconds later where etcd is slow. One second of these
+# is added, no more: HTTP/2 waits, and leader elections with it.
 hold() {
-  local answer='' latest=$(($1 + HOLD_SECONDS * 1000))
+  local answer='' refused='' seen='it answered no 429' latest=$(($1 + (HOLD_SECONDS + 1) * 1000))
   while (($(now) < latest)); do
+    if [[ ! $refused ]] && refuses; then
+      refused=$(now)
+      seen="it answered 429 from $(((refused - $1 + 500) / 1000)) s on"
+      if ((refused + HOLD_SECONDS * 1000 < latest)); then latest=$((refused + HOLD_SECONDS * 1000)); fi
+    fi
     read -r -t 0.1 answer <&4
     if (($? <= 128)); then # not the time-out
       say "kept connections may break: kube-apiserver refused the request that holds its end back: ${answer%$'\r'}"
@@ -239,7 +259,7 @@ hold() {
   done
   printf '%s' "$BODY" >&4
   read -r -t 5 answer <&4
-  say "held kube-apiserver's end back, $((($(now) - $1 + 500) / 1000)) s from its signal: ${answer%$'\r'}"
+  say "held kube-apiserver's end back, $((($(now) - $1 + 500) / 1000)) s from its signal: ${answer%$'\r'}; $seen"
 }
 
 finish() {
