@@ -16,6 +16,7 @@ from upgrader.adopt.derive import Derived, derive_values
 from upgrader.adopt.facts import KubeadmFacts, read_controllers, read_facts
 from upgrader.adopt.health_requests import check_health_requests
 from upgrader.adopt.leaders_api import OwnServer, aliases_of, leaders_servers
+from upgrader.adopt.low_port import check_low_port
 from upgrader.adopt.node_addresses import node_addresses
 from upgrader.adopt.originals import Originals
 from upgrader.adopt.other_manifests import check_other_manifests
@@ -178,6 +179,7 @@ def adoption(folder: Path, front_end: FrontEnd) -> Iterator[Adoption]:
             check_container_runtime(tools.kube, tools.hosts, cluster.controllers, own.get("pod-checkpointer", {}))
             check_other_manifests(tools.hosts, cluster.controllers)
             facts = read_facts(tools.kube, tools.hosts, cluster, servers, left_alone(kubernetes))
+            check_low_port(tools.hosts, facts.controllers)
             facts = with_single_files(tools.hosts, facts, facts.certificates)
             addresses = node_addresses(tools.kube, cluster)
             kubeconfigs = leaders_servers(tools.hosts, facts.controllers, addresses, aliases_of(kubernetes))

@@ -16,6 +16,7 @@ from upgrader.adopt.health_requests import check_health_requests
 from upgrader.adopt.joined import check_listed, check_node_files, check_version, joined
 from upgrader.adopt.joined_pipeline import JoinedControllers
 from upgrader.adopt.leaders_api import OwnServer, aliases_of, leaders_servers
+from upgrader.adopt.low_port import check_low_port
 from upgrader.adopt.node_addresses import node_address, node_addresses
 from upgrader.adopt.other_manifests import check_other_manifests
 from upgrader.adopt.parts_that_go import parts_that_go
@@ -145,6 +146,7 @@ def _found(session: Session, front_end: FrontEnd) -> FoundControllers:
     check_version(new, version)
     check_static_pods(new)
     check_other_manifests(hosts, (each.host for each in new))
+    check_low_port(hosts, new)
     own = [node_address(kube, each.host) for each in new]
     check_advertised(new, own)
     _refuse_rotation(session)

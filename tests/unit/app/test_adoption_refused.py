@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.adopt.kubeadm_pods import FLAGS, kubeadm_pod
+from tests.unit.adopt.kubeadm_pods import FLAGS, kubeadm_facts, kubeadm_pod
 from tests.unit.app.test_controllers_change import LAST, healthy_place
 from upgrader.adopt.facts import MANIFESTS
 from upgrader.app import adoption, new_controllers
@@ -33,4 +33,18 @@ def test_a_copy_of_a_manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, j
     for name in FLAGS:
         place.hosts.files[LAST, f"{MANIFESTS}/{name}.yaml"] = kubeadm_pod(name).manifest
     with pytest.raises(Blocked, match=f"{LAST}: {_COPY} is a second manifest of kube-apiserver"):
+        (place.adoption() if joined else adoption.adoption(place.folder, FrontEnd())).__enter__()
+
+
+@pytest.mark.parametrize("joined", [False, True], ids=["the first adoption", "a controller that joined"])
+def test_a_port_below_the_unprivileged_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, joined: bool) -> None:
+    """Before anything is derived from the static pods, of which nothing else is odd."""
+    place = healthy_place(tmp_path, monkeypatch, adoption, new_controllers)
+    place.hosts.commands["cat"] = CommandResult(0, "1024\n", "")
+    at_443 = kubeadm_pod("kube-apiserver", {"secure-port": "443"})
+    monkeypatch.setattr(adoption, "read_facts", lambda *_: kubeadm_facts(at_443))
+    for name in FLAGS:
+        pod = at_443 if name == "kube-apiserver" else kubeadm_pod(name)
+        place.hosts.files[LAST, f"{MANIFESTS}/{name}.yaml"] = pod.manifest
+    with pytest.raises(Blocked, match="kube-apiserver listens on port 443, which the chart's pods can't"):
         (place.adoption() if joined else adoption.adoption(place.folder, FrontEnd())).__enter__()

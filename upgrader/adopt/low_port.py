@@ -1,0 +1,43 @@
+"""kube-apiserver's port is one at which the charts' pods may listen.
+
+They run as root without capabilities, and share the controller's network: ports below the kernel's first unprivileged
+one are closed to kube-apiserver and HAProxy there. kubeadm's static pods have NET_BIND_SERVICE, so `bindPort: 443`
+works with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from upgrader.adopt.client_addresses import ApiPod
+from upgrader.adopt.facts import ControllerFacts
+from upgrader.errors import Blocked
+from upgrader.model.cluster import Host
+from upgrader.ports import Hosts
+
+__all__ = ["check_low_port"]
+
+_SETTING = "net.ipv4.ip_unprivileged_port_start"
+_FILE = "/proc/sys/net/ipv4/ip_unprivileged_port_start"
+_USUAL = 1024
+"""The kernel's own setting."""
+
+
+def check_low_port(hosts: Hosts, controllers: Iterable[ControllerFacts]) -> None:
+    """Of each controller whose kube-apiserver is a static pod. Raises Blocked, or HostError."""
+    for controller in controllers:
+        static = controller.active.get("kube-apiserver")
+        port = ApiPod(controller.host, static.flags).port if static else _USUAL
+        if port < _USUAL and port < (first := _first_unprivileged(hosts, controller.host)):
+            raise Blocked(
+                f"{controller.host.name}: kube-apiserver listens on port {port}, which the chart's pods can't: they "
+                f"run as root without capabilities, and may use only ports from {first} on ({_SETTING}); nothing was "
+                "changed",
+                remedy=f"On every controller: sysctl -w {_SETTING}={port}, also in a file in /etc/sysctl.d. All users "
+                f"of the machine may then listen on ports from {port} on.",
+            )
+
+
+def _first_unprivileged(hosts: Hosts, host: Host) -> int:
+    """Also for IPv6, in spite of its name."""
+    return int(hosts.run(host, ["cat", _FILE]).stdout)
