@@ -5,10 +5,22 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Sequence
 
-from upgrader.adopt.facts import ControllerFacts
+from upgrader.adopt.facts import MANIFESTS, ControllerFacts
 from upgrader.errors import Blocked
 
 __all__ = ["check_advertised"]
+
+_OWN = (
+    f"set --advertise-address in {MANIFESTS}/kube-apiserver.yaml to its node's InternalIP, on one controller after the "
+    "other; the kubelet restarts kube-apiserver. Clients can use {0} as before."
+)
+_OF_SEVERAL = f"{{0}} belongs to several controllers, as a virtual IP does. On each of them, {_OWN}"
+_OF_ONE = (
+    "If {0} is the machine's own address, have its kubelet register it: KUBELET_EXTRA_ARGS=--node-ip={0} in "
+    "/etc/default/kubelet (/etc/sysconfig/kubelet on the RHEL family), systemctl restart kubelet. Do this on every "
+    f"node, each with its own address in that network. Then run adopt again. If it is a virtual IP, {_OWN}"
+)
+"""A kubelet that registered a virtual IP would lose its node's address to another machine."""
 
 
 def check_advertised(controllers: Sequence[ControllerFacts], addresses: Sequence[str]) -> None:
@@ -17,17 +29,21 @@ def check_advertised(controllers: Sequence[ControllerFacts], addresses: Sequence
     Where kubeadm was given another one (every VM with two networks, as Vagrant's), pods on other nodes would lose the
     API. Raises Blocked.
     """
+    found = {each.host.name: _advertised(each) for each in controllers}
     for controller, address in zip(controllers, addresses, strict=True):
-        pod = controller.active.get("kube-apiserver")
-        advertised = pod.flags.get("advertise-address", ("",))[-1] if pod else ""
+        advertised = found[controller.host.name]
         if advertised and not _same(advertised, address):
+            shared = sum(_same(advertised, each) for each in found.values()) > 1
             raise Blocked(
                 f"kube-apiserver on {controller.host.name} advertises {advertised}, but its node's InternalIP is "
                 f"{address}: pods would use that address for the API, and other nodes may not reach it",
-                remedy=f"Make its kubelet register {advertised}: KUBELET_EXTRA_ARGS=--node-ip={advertised} in "
-                "/etc/default/kubelet (/etc/sysconfig/kubelet on the RHEL family), systemctl restart kubelet. "
-                "Do this on every node, each with its own address in that network. Then run adopt again.",
+                remedy=_OF_SEVERAL.format(advertised) if shared else _OF_ONE.format(advertised),
             )
+
+
+def _advertised(controller: ControllerFacts) -> str:
+    pod = controller.active.get("kube-apiserver")
+    return pod.flags.get("advertise-address", ("",))[-1] if pod else ""
 
 
 def _same(one: str, other: str) -> bool:

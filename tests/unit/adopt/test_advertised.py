@@ -18,6 +18,18 @@ def test_another_address_than_the_nodes_is_refused() -> None:
     assert "--node-ip=10.0.0.1" in no.value.remedy
 
 
+def test_no_kubelet_is_told_to_register_a_virtual_ip() -> None:
+    """Several controllers advertise one address: as a node's own, it would be that of several machines."""
+    pods = [{"kube-apiserver": static_pod("kube-apiserver", "--advertise-address=10.0.0.100")} for _ in range(2)]
+    with pytest.raises(Blocked, match=r"controller-1 advertises 10\.0\.0\.100") as no:
+        check_advertised(facts(*pods).controllers, ("10.0.0.1", "10.0.0.2"))
+    assert "node-ip" not in no.value.remedy
+    assert "set --advertise-address in /etc/kubernetes/manifests/kube-apiserver.yaml to its node's" in no.value.remedy
+    with pytest.raises(Blocked) as no:
+        check_advertised(facts(pods[0]).controllers, ("10.0.0.1",))
+    assert "If it is a virtual IP, set --advertise-address in " in no.value.remedy, "one controller doesn't tell"
+
+
 def test_an_address_may_be_written_in_two_ways() -> None:
     """IPv6 has several texts for one address; and a pod without the flag takes its node's."""
     pod = static_pod("kube-apiserver", "--advertise-address=2001:DB8:0:0::1")
