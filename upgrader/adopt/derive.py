@@ -9,6 +9,7 @@ from typing import Any
 
 from upgrader.adopt.addon_parts import SECTIONS, check_addon
 from upgrader.adopt.addon_rights import check_rights
+from upgrader.adopt.dns_probes import check_dns_probes
 from upgrader.adopt.dns_service import check_service
 from upgrader.adopt.facts import KubeadmFacts
 from upgrader.adopt.nothing_lost import check_flags, check_metadata, check_variables, check_volumes
@@ -107,6 +108,7 @@ def derive_values(
                 check_addon(addon, full, _at(own.get(release, {}), (SECTIONS[name],)))
             check_rights(facts.dns_role, full)
             check_service(facts.dns_service, facts.dns_deployment, full)
+            check_dns_probes(facts.dns_deployment, full)
     return Derived(values, tuple(changes))
 
 

@@ -51,7 +51,7 @@ def facts(*controllers: dict[str, StaticPod]) -> KubeadmFacts:
         configuration={"kubernetesVersion": "v1.36.3", "certificatesDir": "/etc/kubernetes/pki"},
         proxy_config="mode: nftables\n",
         proxy_kubeconfig="clusters: [{cluster: {server: 'https://api:6443'}}]\n",
-        corefile=".:53 {}\n",
+        corefile=".:53 {\n    health\n    ready\n}\n",
         dns_address="10.96.0.10",
         dns_deployment=workload,
         proxy_daemonset=workload,

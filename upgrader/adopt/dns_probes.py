@@ -1,0 +1,56 @@
+"""What the chart's probes ask of CoreDNS is in its Corefile. Pure.
+
+CoreDNS answers them by its plugins `health` and `ready`. A Deployment that has one of the probes, and whose pods are
+Ready, has the plugin, too. One without the probe may lack it: the chart's pods would never be Ready, or be restarted
+every two minutes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from upgrader.errors import Blocked
+from upgrader.model.manifest import objects_in
+from upgrader.ports import KubeObject
+
+__all__ = ["check_dns_probes"]
+
+_HELMS = "meta.helm.sh/release-name"
+_ASKED = (("readinessProbe", "ready", 8181), ("livenessProbe", "health", 8080))
+"""A probe of the chart, the plugin that answers it, and the port at which that listens by itself."""
+
+
+def check_dns_probes(deployment: KubeObject | None, rendered: str) -> None:
+    """`deployment`: the cluster's, if `adopt` takes it over. Raises Blocked. What a release has already is as its
+    values say.
+    """
+    if deployment is None or _HELMS in ((deployment.get("metadata") or {}).get("annotations") or {}):
+        return
+    corefile = next(
+        (
+            str(item["data"]["Corefile"])
+            for item in objects_in(rendered).values()
+            if item["kind"] == "ConfigMap" and item["metadata"]["name"] == "coredns"
+        ),
+        None,
+    )
+    container = deployment["spec"]["template"]["spec"]["containers"][0]
+    for probe, plugin, port in _ASKED if corefile is not None else ():
+        if not container.get(probe) and port not in _ports(corefile or "", plugin, port):
+            raise Blocked(
+                f"Deployment kube-system/coredns has no {probe}, and the Corefile has no plugin `{plugin}` at port "
+                f"{port}, which the chart's {probe} asks; nothing was changed",
+                remedy=f"Add a line with `{plugin}` to the block of `.:53`: kubectl -n kube-system edit configmap "
+                "coredns. Or set `coredns.enabled: false` in values/kubernetes.yaml: adoption and upgrades then leave "
+                "CoreDNS unchanged.",
+            )
+
+
+def _ports(corefile: str, plugin: str, usual: int) -> Iterator[int]:
+    """Where a plugin listens, by each of its lines."""
+    for line in corefile.splitlines():
+        name, *words = line.partition("#")[0].replace("{", " { ").split() or [""]
+        if name == plugin:
+            address = words[0] if words and words[0] not in ("{", "}") else f":{usual}"
+            port = address.rpartition(":")[2]
+            yield int(port) if port.isdecimal() else usual
