@@ -58,8 +58,14 @@ def images_to_restore(released: Mapping[str, Released]) -> Mapping[str, str]:
     return {name: component.image for name, component in released.items()}
 
 
-def check_undo(controllers: Collection[ControllerFacts], released: Mapping[str, Released]) -> None:
-    """Raises Blocked where the retired manifests are not what runs."""
+def check_undo(
+    controllers: Collection[ControllerFacts],
+    released: Mapping[str, Released],
+    added: Mapping[str, Mapping[str, tuple[str, ...]]],
+) -> None:
+    """Raises Blocked where the retired manifests are not what runs. `added`: by component, the flags that came with
+    the adoption.
+    """
     emulating = {name: emulated_by(_words(each.flags)) for name, each in released.items()}
     for name, minor in emulating.items():
         if minor is not None:
@@ -80,7 +86,7 @@ def check_undo(controllers: Collection[ControllerFacts], released: Mapping[str, 
         for controller in controllers
         for component, pod in controller.adopted.items()
         if component not in controller.active  # that one joined again, and stays
-        for difference in _differences(pod, released.get(component))
+        for difference in _differences(pod, released.get(component), added.get(component, {}))
     ]
     if lost:
         raise Blocked(
@@ -90,14 +96,14 @@ def check_undo(controllers: Collection[ControllerFacts], released: Mapping[str, 
         )
 
 
-def _differences(pod: StaticPod, released: Released | None) -> Iterator[str]:
+def _differences(pod: StaticPod, released: Released | None, added: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
     if released is None:
         if "@" in pod.image:
             yield f"{pod.component}: its image is {pod.image}, and the running version is unknown"
         return
     for name in sorted({*pod.flags, *released.flags} - _CHARTS_OWN):
         before, now = pod.flags.get(name), released.flags.get(name)
-        if before != now and not (before is None and _adoptions_own(name, now)):
+        if before != now and not (before is None and (now == added.get(name) or _adoptions_own(name, now))):
             yield f"{pod.component}: {_flag(name, now)}, in the manifest {_flag(name, before)}"
     kept = seen_variables(pod.container)
     for name in sorted({*kept, *released.env}):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from upgrader.adopt.added_files import check_added_files
+from upgrader.adopt.added_flags import added_flags
 from upgrader.adopt.addon_parts import left_alone
 from upgrader.adopt.advertised import check_advertised
 from upgrader.adopt.container_runtime import check_container_runtime
@@ -224,7 +225,9 @@ def propose_undo(folder: Path, front_end: FrontEnd, *, take_over: bool) -> Itera
         findings: tuple[Finding, ...] = ()
         if installed:
             refuse_unended(session)
-            check_undo(read_controllers(session.tools.hosts, session.cluster), released)
+            controllers = read_controllers(session.tools.hosts, session.cluster)
+            added = added_flags(session.tools.kube, helm, controllers, version, charts_folder())
+            check_undo(controllers, released, added)
             context = session.at(version).preflight_context(observed)
             # No node is upgraded, so what `nodes.leftAlone` selects stands in the way of nothing.
             findings = run_checks(replace(context, node_settings=None), _CHECKS_OF_UNDO, session.doing)

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 import yaml
 
+from testkit.fakes.kube import FakeKube
 from tests.unit.adopt.kubeadm_cluster import facts
 from tests.unit.adopt.kubeadm_pods import FLAGS, PKI, kubeadm_facts, kubeadm_pod, volume
 from upgrader.adapters.helm import HelmAdapter
+from upgrader.adopt.added_flags import added_flags
 from upgrader.adopt.derive import Derived, derive_values
 from upgrader.adopt.facts import ControllerFacts, KubeadmFacts, StaticPod
 from upgrader.adopt.same_everywhere import check_same_everywhere
@@ -22,6 +24,7 @@ from upgrader.config.charts import charts_folder
 from upgrader.errors import Blocked
 from upgrader.gates.manifest_workloads import pod_spec
 from upgrader.model.release import ReleaseSpec
+from upgrader.model.version import KubernetesVersion
 
 _AUDIT = "/var/log/kubernetes/audit"
 _CIS = {
@@ -86,6 +89,11 @@ def _without(component: str, *flags: str) -> StaticPod:
     return kubeadm_pod(component, container={"command": [component, *words]})
 
 
+def _bare(component: str, *flags: str) -> StaticPod:
+    """A static pod with nothing but these flags."""
+    return kubeadm_pod(component, container={"command": [component, *flags]})
+
+
 @pytest.mark.parametrize(
     "pod",
     [
@@ -93,10 +101,23 @@ def _without(component: str, *flags: str) -> StaticPod:
         kubeadm_pod("kube-apiserver", {"anonymous-auth": "True", "bind-address": "::", "profiling": "False"}),
         kubeadm_pod("kube-apiserver", {"goaway-chance": "0.01", "token-auth-file": f"{PKI}/tokens.csv"}),
         kubeadm_pod("kube-apiserver", container={"env": [{"name": "HTTPS_PROXY", "value": "http://proxy"}]}),
+        _without("kube-apiserver", "enable-admission-plugins", "proxy-client-cert-file", "proxy-client-key-file"),
         _without("kube-controller-manager", "allocate-node-cidrs", "cluster-cidr", "service-cluster-ip-range"),
+        _without("kube-controller-manager", "controllers", "leader-elect", "authentication-kubeconfig"),
         kubeadm_pod("kube-scheduler", {"config": f"{PKI}/scheduler.yaml"}),
+        _bare("kube-scheduler", f"--config={PKI}/scheduler.yaml"),
     ],
-    ids=["kubeadm", "Kubespray", "graceful and with tokens", "behind a proxy", "no podSubnet", "a configuration"],
+    ids=[
+        "kubeadm",
+        "Kubespray",
+        "graceful and with tokens",
+        "behind a proxy",
+        "no aggregation",
+        "no podSubnet",
+        "fewer flags",
+        "a configuration",
+        "only a configuration",
+    ],
 )
 def test_an_adoption_can_be_undone_at_once(helm: HelmAdapter, pod: StaticPod) -> None:
     """What it gives to a component by itself is no difference that an undo would lose."""
@@ -106,7 +127,9 @@ def test_an_adoption_can_be_undone_at_once(helm: HelmAdapter, pod: StaticPod) ->
         helm.render(ReleaseSpec(name, "kube-system", charts_folder() / name, derived.values[name]), offline=True)
         for name in ("kube-apiserver", "kubernetes")
     ]
-    check_undo([ControllerFacts(each.host, {}, each.active) for each in known.controllers], released_in(manifests))
+    retired = [ControllerFacts(each.host, {}, each.active) for each in known.controllers]
+    version = KubernetesVersion.parse(known.version)
+    check_undo(retired, released_in(manifests), added_flags(FakeKube(), helm, retired, version, charts_folder()))
 
 
 def test_kubesprays_folders_are_taken_over(helm: HelmAdapter) -> None:

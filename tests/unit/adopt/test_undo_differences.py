@@ -41,7 +41,7 @@ def retired(*more: str, **container: object) -> ControllerFacts:
 
 def test_what_the_charts_add_is_no_difference() -> None:
     """An adoption that nothing has changed since can be undone."""
-    check_undo([retired()], released_in([manifest(*CHARTS)]))
+    check_undo([retired()], released_in([manifest(*CHARTS)]), {})
 
 
 def test_an_adoption_with_a_ca_for_each_signer_can_be_undone() -> None:
@@ -50,9 +50,11 @@ def test_an_adoption_with_a_ca_for_each_signer_can_be_undone() -> None:
     static = static_pod(name, own)
     flags = {flag: values for flag, values in static.flags.items() if flag not in CA_FOR_ALL}
     controller = ControllerFacts(HOST, {}, {name: replace(static, flags=flags)})
-    check_undo([controller], released_in([manifest(own, *(f"--{flag}=" for flag in CA_FOR_ALL), component=name)]))
+    check_undo([controller], released_in([manifest(own, *(f"--{flag}=" for flag in CA_FOR_ALL), component=name)]), {})
     with pytest.raises(Blocked, match=r"--cluster-signing-cert-file=/new\.crt"):
-        check_undo([controller], released_in([manifest(own, "--cluster-signing-cert-file=/new.crt", component=name)]))
+        check_undo(
+            [controller], released_in([manifest(own, "--cluster-signing-cert-file=/new.crt", component=name)]), {}
+        )
 
 
 @pytest.mark.parametrize(
@@ -66,7 +68,7 @@ def test_an_adoption_with_a_ca_for_each_signer_can_be_undone() -> None:
 def test_flags_that_a_release_has_got_since_are_named(more: tuple[str, ...], named: str) -> None:
     """kubeadm's kube-apiserver couldn't read encrypted objects, or accept the tokens of another issuer."""
     with pytest.raises(Blocked, match="nothing was changed") as refused:
-        check_undo([retired()], released_in([manifest(CHARTS[0], *more)]))
+        check_undo([retired()], released_in([manifest(CHARTS[0], *more)]), {})
     assert named in refused.value.message
     assert "/etc/kubernetes/upgrader/adopted/COMPONENT.yaml" in refused.value.remedy
 
@@ -74,20 +76,20 @@ def test_flags_that_a_release_has_got_since_are_named(more: tuple[str, ...], nam
 def test_flags_that_a_release_has_lost_since_are_named() -> None:
     """What was taken out on purpose doesn't come back unasked."""
     with pytest.raises(Blocked, match="no --anonymous-auth, in the manifest --anonymous-auth=true"):
-        check_undo([retired("--anonymous-auth=true")], released_in([manifest(*CHARTS)]))
+        check_undo([retired("--anonymous-auth=true")], released_in([manifest(*CHARTS)]), {})
 
 
 def test_variables_are_compared_too() -> None:
     """A proxy's variables decide which webhooks are reached."""
     changed = manifest(*CHARTS, env=[{"name": "HTTPS_PROXY", "value": "http://proxy"}])
     with pytest.raises(Blocked, match="the variable HTTPS_PROXY"):
-        check_undo([retired()], released_in([changed]))
+        check_undo([retired()], released_in([changed]), {})
 
 
 def test_an_emulation_is_never_ended_by_an_undo() -> None:
     """That is the point of no return of a minor upgrade, and `finalize` asks for it."""
     with pytest.raises(Blocked, match=r"emulates v?1\.36") as refused:
-        check_undo([retired()], released_in([manifest(*CHARTS, "--emulated-version=1.36")]))
+        check_undo([retired()], released_in([manifest(*CHARTS, "--emulated-version=1.36")]), {})
     assert "upgrader finalize" in refused.value.remedy
 
 
@@ -95,24 +97,24 @@ def test_a_rotation_is_completed_first() -> None:
     """kubeadm's controller-manager would sign with another CA than the one that nodes begin to trust."""
     signing = f"--cluster-signing-cert-file=/etc/kubernetes/pki/{SIGNING}"
     with pytest.raises(Blocked, match="rotation"):
-        check_undo([retired()], released_in([manifest(signing, component="kube-controller-manager")]))
+        check_undo([retired()], released_in([manifest(signing, component="kube-controller-manager")]), {})
 
 
 def test_what_runs_decides_on_the_image() -> None:
     """Also where kubeadm's manifest names an older one by digest, or a registry that the release no longer uses."""
     released = released_in([manifest(*CHARTS, image=f"mirror.example/kube-apiserver{DIGEST}")])
-    check_undo([retired(image=f"registry.k8s.io/kube-apiserver@sha256:{'b' * 64}")], released)
+    check_undo([retired(image=f"registry.k8s.io/kube-apiserver@sha256:{'b' * 64}")], released, {})
     assert images_to_restore(released) == {"kube-apiserver": f"mirror.example/kube-apiserver{DIGEST}"}
 
 
 def test_a_digest_without_its_release_is_refused() -> None:
     """Nothing says then whether that image is older than the data."""
     with pytest.raises(Blocked, match="the running version is unknown"):
-        check_undo([retired(image=f"registry.k8s.io/kube-apiserver{DIGEST}")], {})
+        check_undo([retired(image=f"registry.k8s.io/kube-apiserver{DIGEST}")], {}, {})
 
 
 def test_a_controller_that_joined_again_is_not_compared() -> None:
     """Its static pod runs, and stays as it is."""
     running = static_pod("kube-apiserver")
     again = replace(retired("--anonymous-auth=true"), active={"kube-apiserver": running})
-    check_undo([again], released_in([manifest(*CHARTS)]))
+    check_undo([again], released_in([manifest(*CHARTS)]), {})

@@ -60,4 +60,4 @@ def test_a_reference_is_written_out_and_no_loss_to_an_undo() -> None:
         "spec": {"template": {"spec": spec}},
     }
     retired = [replace(each, active={}, adopted={"kube-scheduler": pod}) for each in known.controllers]
-    check_undo(retired, released_in([yaml.safe_dump(deployment)]))
+    check_undo(retired, released_in([yaml.safe_dump(deployment)]), {})
