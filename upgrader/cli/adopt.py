@@ -50,6 +50,7 @@ def adopt_cluster(folder: Path, *, yes: bool, take_over: bool) -> None:
     shown = front_end()  # before the imports, which take seconds
 
     from upgrader.adopt.derive import about_restored_servers, about_source_addresses
+    from upgrader.adopt.leaders_addresses import about_leaders_addresses
     from upgrader.adopt.other_versions import about_other_versions
     from upgrader.adopt.values_files import kept_as, write_values
     from upgrader.app.adoption import adoption
@@ -59,7 +60,7 @@ def adopt_cluster(folder: Path, *, yes: bool, take_over: bool) -> None:
         versions = about_other_versions(found.facts, found.version)
         restored = about_restored_servers(found.facts, found.derived.values["kube-apiserver"])
         api = (_about_the_api(found), about_source_addresses(found.facts), restored)
-        for line in (*api, *_about_flags(found), *versions):
+        for line in (*api, about_leaders_addresses(found.facts), *_about_flags(found), *versions):
             if line:
                 say(line)
         changed = found.changed_files()

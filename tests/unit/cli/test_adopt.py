@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.unit.adopt.kubeadm_cluster import facts, static_pod
+from tests.unit.adopt.kubeadm_cluster import FLAGS, facts, static_pod
 from upgrader.adopt.facts import KubeadmFacts
 from upgrader.app.adoption import ADOPTED, NOT_ADOPTED, is_adopted
 from upgrader.cli.main import cli
@@ -79,6 +79,13 @@ def test_a_component_that_is_behind_is_named(found: Any, tmp_path: Path) -> None
     assert "kube-scheduler runs v1.36.3 now, and will get kube-apiserver's version, v1.36.4" in " ".join(
         ended.stderr.split()
     )
+
+
+def test_monitoring_that_must_change_is_named(found: Any, tmp_path: Path) -> None:
+    """Before the question: after it, nothing answers at the controller's address any more."""
+    found.facts = facts({name: static_pod(name, "--bind-address=0.0.0.0") for name in FLAGS})
+    told = " ".join(upgrader(tmp_path, answer="n\n").stderr.split())
+    assert "kube-controller-manager and kube-scheduler will listen on ports 10257 and 10259 of the pods' own" in told
 
 
 def test_nobody_to_ask(found: Any, tmp_path: Path) -> None:

@@ -1,0 +1,35 @@
+"""Where kube-controller-manager and kube-scheduler are asked for metrics. Pure.
+
+kubeadm's static pods share the controllers' network. With another `bind-address` than kubeadm's 127.0.0.1, monitoring
+asks them at a controller's address; the charts' pods have addresses of their own.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+
+from upgrader.adopt.facts import KubeadmFacts, StaticPod
+
+__all__ = ["about_leaders_addresses"]
+
+_PORTS = {"kube-controller-manager": 10257, "kube-scheduler": 10259}
+"""The charts'."""
+
+
+def about_leaders_addresses(facts: KubeadmFacts) -> str:
+    """What monitoring must change; "" where no static pod listens for others."""
+    found = [name for name in _PORTS if (pod := facts.running(name)) and not _on_loopback(pod)]
+    if not found:
+        return ""
+    ports = " and ".join(str(_PORTS[name]) for name in found)
+    labels = " or ".join(f"`component: {name}`" for name in found)
+    return (
+        f"{' and '.join(found)} will listen on port{'s' if len(found) > 1 else ''} {ports} of the pods' own addresses, "
+        "and no longer of the controllers'. If monitoring asks for metrics at a controller's address, have it ask the "
+        f"pods: a Service that selects {labels} finds them."
+    )
+
+
+def _on_loopback(pod: StaticPod) -> bool:
+    bound = pod.flags.get("bind-address", ("",))[-1]
+    return bool(bound) and ipaddress.ip_address(bound).is_loopback
