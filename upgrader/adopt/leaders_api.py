@@ -25,7 +25,7 @@ from upgrader.errors import Blocked
 from upgrader.model.cluster import Host
 from upgrader.ports import Hosts
 
-__all__ = ["OwnServer", "aliases_of", "leaders_servers"]
+__all__ = ["OwnServer", "aliases_of", "is_loopback", "leaders_servers"]
 
 _KUBECONFIGS = ("kubeconfig", "authentication-kubeconfig", "authorization-kubeconfig")
 _SCHEDULER = "kube-scheduler"
@@ -53,6 +53,32 @@ class OwnServer:
     after: str
 
 
+@dataclass(frozen=True)
+class _Names:
+    """Which names controllers know by their /etc/hosts, and pods by the release's values (`aliases`)."""
+
+    hosts: Hosts
+    controllers: tuple[Host, ...]
+    aliases: Collection[str]
+
+    def only_in_file(self, host: Host, name: str) -> bool:
+        """Whether DNS doesn't have it."""
+        try:
+            ipaddress.ip_address(name)
+        except ValueError:
+            return bool(self._found(host, name, "files")) and not self._found(host, name, "dns")
+        return False
+
+    def elsewhere(self, host: Host, name: str) -> Host | None:
+        """A controller on which that file has other addresses for it."""
+        here = self._found(host, name, "files")
+        return next((each for each in self.controllers if self._found(each, name, "files") - here), None)
+
+    def _found(self, host: Host, name: str, service: str) -> frozenset[str]:
+        command = ["getent", "-s", service, "ahosts", name]
+        return frozenset(line.split()[0] for line in self.hosts.run(host, command, check=False).stdout.splitlines())
+
+
 def leaders_servers(
     hosts: Hosts, controllers: Sequence[ControllerFacts], addresses: Sequence[str], aliases: Collection[str]
 ) -> tuple[OwnServer, ...]:
@@ -62,10 +88,11 @@ def leaders_servers(
     `aliases`: names that the pods will know. Raises Blocked if that isn't enough, or HostError.
     """
     changes = []
+    known = _Names(hosts, tuple(each.host for each in controllers), aliases)
     for controller, address in zip(controllers, addresses, strict=True):
         for flag, url in _masters(controller):
             name = urlsplit(url if "//" in url else f"//{url}").hostname or ""
-            if _is_loopback(name):
+            if is_loopback(name):
                 raise Blocked(
                     f"{controller.host.name}: {flag} is {url}, which the chart's pod can't reach, as it doesn't use "
                     "the host network; nothing was changed",
@@ -73,18 +100,18 @@ def leaders_servers(
                     "is used. If kubeadm has it from `extraArgs` in ConfigMap kube-system/kubeadm-config, remove it "
                     "there, too.",
                 )
-            _check_resolved(hosts, controller.host, flag, name, url, aliases)
+            _check_resolved(known, controller.host, flag, name, url)
         for path, server in _servers(hosts, controller):
             host = urlsplit(server).hostname or ""
-            if _is_loopback(host):
+            if is_loopback(host):
                 changes.append(_own_server(hosts, controller, address, path, server))
             else:
-                _check_resolved(hosts, controller.host, path, host, server, aliases)
+                _check_resolved(known, controller.host, path, host, server)
         path, scheduler = _scheduler_config(hosts, controller)
         _check_lease(controller, path, scheduler)
         for url in _extenders(scheduler):
             name = urlsplit(url).hostname or ""
-            if _is_loopback(name):
+            if is_loopback(name):
                 raise Blocked(
                     f"{controller.host.name}: {path} has the extender {url}, which the chart's kube-scheduler can't "
                     "reach, because it doesn't use the host network; nothing was changed",
@@ -92,7 +119,7 @@ def leaders_servers(
                     "Service's cluster IP, or the node's own address, if the extender listens there. Then restart "
                     "kube-scheduler's static pod.",
                 )
-            _check_resolved(hosts, controller.host, path, name, url, aliases)
+            _check_resolved(known, controller.host, path, name, url)
     return tuple(changes)
 
 
@@ -103,14 +130,20 @@ def _masters(controller: ControllerFacts) -> Iterator[tuple[str, str]]:
             yield f"{component}'s flag --master", given[-1]
 
 
-def _check_resolved(hosts: Hosts, host: Host, by: str, name: str, url: str, aliases: Collection[str]) -> None:
+def _check_resolved(known: _Names, host: Host, by: str, name: str, url: str) -> None:
     """Raises Blocked where a file or a flag (`by`) leads to a name that only this controller knows."""
-    if name not in aliases and _only_in_hosts_file(hosts, host, name):
-        raise Blocked(
-            f"{host.name}: {by} uses {url}, and {name} is only in /etc/hosts, not in DNS: the chart's pods can't "
-            "resolve it; nothing was changed",
-            remedy=f"Set `controlPlane.hostAliases` in values/kubernetes.yaml, with {name} and its address.",
-        )
+    if name in known.aliases or not known.only_in_file(host, name):
+        return
+    other = known.elsewhere(host, name)
+    raise Blocked(
+        f"{host.name}: {by} uses {url}, and {name} is only in /etc/hosts, not in DNS: the chart's pods can't resolve "
+        "it; nothing was changed",
+        remedy=f"{name} has another address on {other.name}. Names in `controlPlane.hostAliases` have one for all "
+        "pods, which would then depend on one controller. So use an address there, on every controller: its node's "
+        "own, or a load balancer's. It must be in kube-apiserver's certificate."
+        if other
+        else f"Set `controlPlane.hostAliases` in values/kubernetes.yaml, with {name} and its address.",
+    )
 
 
 def _own_server(hosts: Hosts, controller: ControllerFacts, address: str, path: str, server: str) -> OwnServer:
@@ -199,7 +232,8 @@ def _read(hosts: Hosts, host: Host, static: StaticPod, inside: str, by: str) -> 
     return at, fast_yaml.load(hosts.read(host, at) or b"") or {}
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether an address, or the name `localhost`, leads to the machine itself."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -211,13 +245,3 @@ def _same(name: str, address: str) -> bool:
         return ipaddress.ip_address(name) == ipaddress.ip_address(address)
     except ValueError:
         return False
-
-
-def _only_in_hosts_file(hosts: Hosts, host: Host, name: str) -> bool:
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        asked = (["getent", "-s", service, "ahosts", name] for service in ("files", "dns"))
-        in_file, in_dns = (hosts.run(host, command, check=False).stdout.strip() for command in asked)
-        return bool(in_file) and not in_dns
-    return False

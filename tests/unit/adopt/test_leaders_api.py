@@ -170,6 +170,23 @@ def test_a_name_that_only_the_controller_knows_is_refused_unless_it_is_told() ->
     assert _found(hosts, aliases=aliases_of(values)) == ()
 
 
+def test_no_alias_is_proposed_for_a_name_that_leads_each_controller_to_itself() -> None:
+    """As sealos writes it into each /etc/hosts: with one address for all pods, these depend on one controller."""
+    url = "https://apiserver.cluster.local:6443"
+    hosts = _hosts(url)
+    hosts.commands["getent"] = lambda host, command, _: (
+        CommandResult(0, f"{host.address} STREAM {command[-1]}\n", "")
+        if command[2] == "files"
+        else CommandResult(2, "", "")
+    )
+    (first,) = kubeadm_facts().controllers
+    second = replace(first, host=Host("controller-2", "10.0.0.2"))
+    with pytest.raises(Blocked, match=r"controller-1: .* is only in /etc/hosts") as caught:
+        leaders_servers(hosts, [first, second], ["10.0.0.1", "10.0.0.2"], ())
+    assert caught.value.remedy.startswith("apiserver.cluster.local has another address on controller-2.")
+    assert "So use an address there, on every controller: its node's own" in caught.value.remedy
+
+
 @pytest.mark.parametrize(
     ("server", "in_dns"), [("https://10.0.0.1:6443", False), ("https://[fd00::1]:6443", False), ("https://api:1", True)]
 )
