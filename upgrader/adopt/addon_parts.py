@@ -183,7 +183,11 @@ def _lost(live: Object, charts: Object) -> Iterator[str]:
             if container.get(key) and _asked(container, key) != _asked(chart, key)
         )
     sources = [_source(volume) for volume in charts.get("volumes") or ()]
-    yield from (f"volume {volume['name']}" for volume in live.get("volumes") or () if _source(volume) not in sources)
+    yield from (
+        f"volume {volume['name']} ({_said(volume)})"
+        for volume in live.get("volumes") or ()
+        if _source(volume) not in sources
+    )
     yield from (f"init container {item['name']}" for item in live.get("initContainers") or ())
     yield from _others(live, charts, _PODS_OWN, _PODS_DEFAULTS)
     tolerated = charts.get("tolerations") or []
@@ -215,3 +219,13 @@ def _source(volume: Object) -> Any:
         items = [(item["key"], item["path"]) for item in volume["configMap"].get("items") or ()]
         return volume["configMap"].get("name"), sorted(items)
     return {key: value for key, value in volume.items() if key not in _DEFAULTS}
+
+
+def _said(volume: Object) -> str:
+    """What is in it: the chart may have a volume of the same name, with something else."""
+    if "hostPath" in volume:
+        return f"{volume['hostPath'].get('path')} of the node"
+    if "configMap" in volume:
+        keys = ", ".join(str(item["key"]) for item in volume["configMap"].get("items") or ())
+        return f"ConfigMap {volume['configMap'].get('name')}: {keys or 'all keys'}"
+    return ", ".join(sorted(volume.keys() - _DEFAULTS))

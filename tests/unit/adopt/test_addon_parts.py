@@ -95,6 +95,7 @@ COREDNS: dict[str, Any] = {
 }
 """As kubeadm made it, and as the API has it."""
 _COREDNS = COREDNS["spec"]["template"]["spec"]["containers"][0]
+_COREFILE, _HOSTS = ({"key": key, "path": key} for key in ("Corefile", "Hosts"))
 PROXY: dict[str, Any] = {
     "kind": "DaemonSet",
     "metadata": {"name": "kube-proxy", "namespace": "kube-system"},
@@ -166,7 +167,19 @@ def test_kubeadms_own_are_taken_over(helm: HelmAdapter) -> None:
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
-        ({"volumes": [{"name": "zones", "configMap": {"name": "coredns-custom"}}]}, "volume zones"),
+        (
+            {"volumes": [{"name": "zones", "configMap": {"name": "coredns-custom"}}]},
+            "volume zones (ConfigMap coredns-custom: all keys)",
+        ),
+        (
+            {"volumes": [{"name": "config-volume", "configMap": {"name": "coredns", "items": [_COREFILE, _HOSTS]}}]},
+            "volume config-volume (ConfigMap coredns: Corefile, Hosts)",
+        ),
+        (
+            {"volumes": [{"name": "config-volume", "projected": {"sources": []}}, {"name": "tmp", "emptyDir": {}}]},
+            "volume config-volume (projected), volume tmp (emptyDir)",
+        ),
+        ({"volumes": [{"name": "x", "hostPath": {"path": "/etc/dns", "type": ""}}]}, "volume x (/etc/dns of the node)"),
         ({"nodeSelector": {"role": "infra"}}, "another `nodeSelector`"),
         ({"affinity": {}}, ""),
         ({"topologySpreadConstraints": [{"maxSkew": 1}]}, "`topologySpreadConstraints`"),
