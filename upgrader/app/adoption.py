@@ -17,6 +17,7 @@ from upgrader.adopt.derive import Derived, derive_values
 from upgrader.adopt.facts import KubeadmFacts, read_controllers, read_facts
 from upgrader.adopt.health_requests import check_health_requests
 from upgrader.adopt.leaders_api import OwnServer, aliases_of, leaders_servers
+from upgrader.adopt.local_proxies import check_local_proxies
 from upgrader.adopt.low_port import check_low_port
 from upgrader.adopt.node_addresses import node_addresses
 from upgrader.adopt.originals import Originals
@@ -186,6 +187,7 @@ def adoption(folder: Path, front_end: FrontEnd) -> Iterator[Adoption]:
             kubeconfigs = leaders_servers(tools.hosts, facts.controllers, addresses, aliases_of(kubernetes))
             version = session.observe().server
             check_advertised(facts.controllers, addresses)
+            check_local_proxies(facts.controllers, kubernetes)
             session.doing("rendering the charts, and comparing flags…")
             derived = derive_values(facts, addresses, own, tools.helm, charts_folder())
             check_added_files(tools.hosts, facts, derived.changes)

@@ -48,3 +48,17 @@ def test_a_port_below_the_unprivileged_ones(tmp_path: Path, monkeypatch: pytest.
         place.hosts.files[LAST, f"{MANIFESTS}/{name}.yaml"] = pod.manifest
     with pytest.raises(Blocked, match="kube-apiserver listens on port 443, which the chart's pods can't"):
         (place.adoption() if joined else adoption.adoption(place.folder, FrontEnd())).__enter__()
+
+
+def test_a_proxy_that_only_the_controller_can_reach(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the charts are rendered; the operator's own values may name another one."""
+    place = healthy_place(tmp_path, monkeypatch, adoption)
+    env = [{"name": "HTTPS_PROXY", "value": "http://127.0.0.1:3128"}]
+    behind = kubeadm_facts(kubeadm_pod("kube-scheduler", container={"env": env}))
+    for name in ("check_low_port", "check_advertised"):
+        monkeypatch.setattr(adoption, name, lambda *_: None)
+    monkeypatch.setattr(adoption, "read_facts", lambda *_: behind)
+    monkeypatch.setattr(adoption, "with_single_files", lambda *_: behind)
+    monkeypatch.setattr(adoption, "leaders_servers", lambda *_: ())
+    with pytest.raises(Blocked, match="kube-scheduler's static pod has the variable HTTPS_PROXY"):
+        adoption.adoption(place.folder, FrontEnd()).__enter__()
