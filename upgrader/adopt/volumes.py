@@ -49,12 +49,10 @@ class Mounted:
         return {key: value for key, value in self.volume.items() if key != "name"}
 
     def same(self, other: Mounted) -> bool:
-        """Whether the other shows the same at the same place, and may be written where this may be."""
+        """Whether the other shows the same at the same place, to be written or not."""
         part = ("subPath", "subPathExpr", "mountPropagation")
-        return (
-            (self.path, self.source) == (other.path, other.source)
-            and all((self.mount.get(key) or "None") == (other.mount.get(key) or "None") for key in part)
-            and (bool(self.mount.get("readOnly")) or not other.mount.get("readOnly"))
+        return (self.path, self.source) == (other.path, other.source) and all(
+            (self.mount.get(key) or "None") == (other.mount.get(key) or "None") for key in part
         )
 
     def __str__(self) -> str:
@@ -104,7 +102,8 @@ def missing_mounts(static: StaticPod, chart: Object, pki: str, by_file: Collecti
     return tuple(
         each
         for each in mounts_of(static)
-        if not _shown(each, there) and not _single_files(each, pki, by_file, static.component)
+        if not _shown(each, there, written=_has_log(static, each))
+        and not _single_files(each, pki, by_file, static.component)
     )
 
 
@@ -113,10 +112,20 @@ def mounts_of(static: StaticPod) -> tuple[Mounted, ...]:
     return tuple(_mounts(static.pod["spec"], static.container))
 
 
-def _shown(each: Mounted, there: tuple[Mounted, ...]) -> bool:
-    """Whether it is there, and nothing else at the same path: Kubernetes would refuse a pod with both."""
-    same = [each.same(other) for other in there if other.path == each.path]
+def _shown(each: Mounted, there: tuple[Mounted, ...], *, written: bool) -> bool:
+    """Whether it is there, and nothing else at the same path: Kubernetes would refuse a pod with both. Kubeconfigs and
+    certificates, which the charts mount read-only, are writable in many static pods, and no component writes them.
+    """
+    same = [
+        each.same(other) and not (written and other.mount.get("readOnly")) for other in there if other.path == each.path
+    ]
     return bool(same) and all(same)
+
+
+def _has_log(static: StaticPod, mount: Mounted) -> bool:
+    """Whether a component writes its audit log there, and may."""
+    logs = (innermost_mount(static, path) for path in static.flags.get("audit-log-path", ()))
+    return not mount.mount.get("readOnly") and any(log is not None and log.path == mount.path for log in logs)
 
 
 def writable(component: str, chart: Object, path: str) -> bool:

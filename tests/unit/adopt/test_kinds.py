@@ -291,6 +291,23 @@ def test_folders_of_public_certificates_are_those_that_kubeadm_found(component: 
     assert "caFolders" not in plain, "they are the chart's own"
 
 
+_WRITABLE = {
+    "kube-apiserver": volume("dir0", "/etc/ssl/certs", writable=True),
+    "kube-controller-manager": volume("certs", PKI, writable=True),
+    "kube-scheduler": volume("conf", "/etc/kubernetes/scheduler.conf", "File", writable=True),
+}
+
+
+@pytest.mark.parametrize("component", _WRITABLE)
+def test_what_the_chart_mounts_read_only_may_have_been_writable(helm: HelmAdapter, component: str) -> None:
+    """Volumes without `readOnly`, as those of RKE2: certificates and kubeconfigs are read, and mounted once."""
+    one, mount = _WRITABLE[component]
+    pod = kubeadm_pod(component, spec={"volumes": [one]}, container={"volumeMounts": [mount]})
+    release = "kube-apiserver" if component == "kube-apiserver" else "kubernetes"
+    path = str(mount["mountPath"])
+    assert _mounts(helm, _derived(helm, kubeadm_facts(pod)), release, component)[path] == (path, True)
+
+
 @pytest.mark.parametrize(
     ("resources", "requests"),
     [
