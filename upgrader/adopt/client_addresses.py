@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from cryptography import x509
 
-from upgrader import fast_yaml
+from upgrader.adopt.files_as_yaml import servers_in
 from upgrader.adopt.hosts_file import read_hosts_file
 from upgrader.adopt.leading_to import resolved
 from upgrader.adopt.listeners import Listeners, read_listeners
@@ -112,10 +112,9 @@ def _used(hosts: Hosts, pod: ApiPod, certified: frozenset[str]) -> Iterator[str]
     use.
     """
     yield from local_names(hosts, pod.host, pod.port, certified)
-    for name in _KUBECONFIGS:
-        content = hosts.read(pod.host, f"/etc/kubernetes/{name}.conf")
-        for entry in (fast_yaml.load(content) or {}).get("clusters") or () if content else ():
-            if host := urlsplit(str(entry["cluster"].get("server", ""))).hostname:
+    for path in (f"/etc/kubernetes/{name}.conf" for name in _KUBECONFIGS):
+        for server in servers_in(pod.host, path, hosts.read(pod.host, path) or b""):
+            if host := urlsplit(server).hostname:
                 yield host
 
 
@@ -128,7 +127,14 @@ def names_in_certificate(hosts: Hosts, pod: ApiPod, path: str) -> set[str]:
             "clients use the API are unknown",
             remedy="Set `tls-cert-file` of its static pod to the certificate's path on the node.",
         )
-    return set(_in_certificate(content))
+    try:
+        return set(_in_certificate(content))
+    except ValueError as error:
+        raise Blocked(
+            f"{pod.host.name}: kube-apiserver's certificate {path} can't be read, so the addresses at which clients "
+            "use the API are unknown",
+            remedy=f"Check it: openssl x509 -in {path} -noout -text",
+        ) from error
 
 
 def _in_certificate(pem: bytes) -> Iterator[str]:

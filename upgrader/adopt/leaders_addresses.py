@@ -6,9 +6,8 @@ asks them at a controller's address; the charts' pods have addresses of their ow
 
 from __future__ import annotations
 
-import ipaddress
-
 from upgrader.adopt.facts import KubeadmFacts, StaticPod
+from upgrader.adopt.leaders_api import is_loopback
 
 __all__ = ["about_leaders_addresses"]
 
@@ -31,5 +30,4 @@ def about_leaders_addresses(facts: KubeadmFacts) -> str:
 
 
 def _on_loopback(pod: StaticPod) -> bool:
-    bound = pod.flags.get("bind-address", ("",))[-1]
-    return bool(bound) and ipaddress.ip_address(bound).is_loopback
+    return is_loopback(pod.flags.get("bind-address", ("",))[-1])

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from upgrader import fast_yaml
 from upgrader.adopt.client_addresses import ApiPod, names_in_certificate
 from upgrader.adopt.facts import ControllerFacts, StaticPod
+from upgrader.adopt.files_as_yaml import mapping_in, servers_in
 from upgrader.adopt.files_of_host import files_of_host
 from upgrader.adopt.static_pod_parts import other_lease
 from upgrader.adopt.volumes import innermost_mount, on_host
@@ -175,12 +175,12 @@ def _servers(hosts: Hosts, controller: ControllerFacts) -> Iterator[tuple[str, s
             named = {path: f"{component}'s flag --{flag}" for flag, path in flags.items()}
             if config := flags.get("config"):
                 at, content = _read(hosts, controller.host, static, config, named.pop(config))
-                if kubeconfig := (content.get("clientConnection") or {}).get("kubeconfig"):
+                connection = mapping_in(controller.host, at, content).get("clientConnection") or {}
+                if kubeconfig := connection.get("kubeconfig"):
                     named.setdefault(str(kubeconfig), f"{at} (clientConnection.kubeconfig)")
             for inside, by in named.items():
                 at, content = _read(hosts, controller.host, static, inside, by)
-                for entry in content.get("clusters") or ():
-                    yield at, str(entry["cluster"].get("server", ""))
+                yield from ((at, server) for server in servers_in(controller.host, at, content))
 
 
 def _scheduler_config(hosts: Hosts, controller: ControllerFacts) -> tuple[str, Mapping[str, Any]]:
@@ -188,7 +188,8 @@ def _scheduler_config(hosts: Hosts, controller: ControllerFacts) -> tuple[str, M
     static = controller.active.get(_SCHEDULER)
     if static is None or "config" not in static.flags:
         return "", {}
-    return _read(hosts, controller.host, static, static.flags["config"][-1], f"{_SCHEDULER}'s flag --config")
+    at, content = _read(hosts, controller.host, static, static.flags["config"][-1], f"{_SCHEDULER}'s flag --config")
+    return at, mapping_in(controller.host, at, content)
 
 
 def _extenders(config: Mapping[str, Any]) -> Iterator[str]:
@@ -216,20 +217,18 @@ def _check_lease(controller: ControllerFacts, path: str, config: Mapping[str, An
             raise other_lease(f"{controller.host.name}: {path} has `leaderElection.{key}: {found}`", _SCHEDULER)
 
 
-def _read(hosts: Hosts, host: Host, static: StaticPod, inside: str, by: str) -> tuple[str, Mapping[str, Any]]:
-    """A file of YAML, by its path in the static pod: its path on the controller, and its content; empty if no volume
-    has it.
-    """
+def _read(hosts: Hosts, host: Host, static: StaticPod, inside: str, by: str) -> tuple[str, bytes]:
+    """A file, by its path in the static pod: its path on the controller, and its content; empty if no volume has it."""
     mount = innermost_mount(static, inside)
     at = on_host(mount, inside) if mount else ""
     if not at or (found := files_of_host(hosts, host, [at]).get(at)) is None:
-        return at, {}
+        return at, b""
     if not found.is_file:
         raise Blocked(
             f"{host.name}: {by} names {at}, which is {found}, not a file; nothing was changed",
             remedy="Name the file that is meant, on every controller.",
         )
-    return at, fast_yaml.load(hosts.read(host, at) or b"") or {}
+    return at, hosts.read(host, at) or b""
 
 
 def is_loopback(host: str) -> bool:

@@ -209,6 +209,16 @@ def test_a_certificate_that_cannot_be_read_stops_the_adoption(controllers: Contr
         controllers.found(tls_cert_file="/elsewhere.crt")
 
 
+def test_files_that_say_nothing_are_named(controllers: Controllers) -> None:
+    """A certificate that is none, and a kubeconfig that a tool has not filled in, on the controller that has it."""
+    controllers.hosts.files[TWO.name, "/broken.crt"] = controllers.hosts.files[ONE.name, "/broken.crt"] = b"no PEM"
+    with pytest.raises(Blocked, match=r"controller-1: kube-apiserver's certificate /broken\.crt can't be read, so the"):
+        controllers.found(tls_cert_file="/broken.crt")
+    controllers.hosts.files[TWO.name, "/etc/kubernetes/kubelet.conf"] = b"{{ kubeconfig }}: ["
+    with pytest.raises(Blocked, match=r"controller-2: /etc/kubernetes/kubelet\.conf can't be read: it is not valid"):
+        controllers.found()
+
+
 def test_a_host_that_is_no_node_is_named(controllers: Controllers) -> None:
     """Its own address is not known then."""
     with pytest.raises(Blocked, match="node worker-7 has no InternalIP"):

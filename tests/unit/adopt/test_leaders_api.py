@@ -147,6 +147,13 @@ def test_the_election_in_kube_schedulers_configuration_is_kubernetes_own(electio
     assert "nothing was changed" in caught.value.message and caught.value.remedy
 
 
+@pytest.mark.parametrize("text", ["- a", "clientConnection: ["])
+def test_a_configuration_of_kube_schedulers_that_is_none(text: str) -> None:
+    """It is named, before anything is rendered."""
+    with pytest.raises(Blocked, match=r"controller-1: /srv/scheduler\.yaml can't be read: it is not"):
+        _extender(_hosts("https://10.0.0.1:6443"), text)
+
+
 def test_kube_schedulers_flag_wins_over_its_configuration() -> None:
     """kubeadm always writes --leader-elect=true."""
     assert _extender(_hosts("https://10.0.0.1:6443"), "leaderElection: {leaderElect: false}") == ()
