@@ -69,11 +69,13 @@ _REMEDIES = {
     "user may read. Change the owner of keys and configuration to root, and remove it from the "
     "static pod (kubeadm's feature gate RootlessControlPlane sets it).",
     "command": "Let the container start the component itself, with flags of the form --NAME=VALUE, as kubeadm writes "
-    "them.",
+    "them, from /usr/local/bin or another folder of its PATH.",
     "env": "Set the variable's value directly in the static pod.",
 }
 _USERS = frozenset({"fsGroup", "runAsGroup", "runAsNonRoot", "runAsUser", "supplementalGroups"})
 """What of a securityContext says as whom the pod runs."""
+_PATH = tuple(f"{root}/{name}" for root in ("", "/usr", "/usr/local") for name in ("bin", "sbin"))
+"""Where a container's programs are looked for, unless its image says otherwise."""
 _SYSTEM = "kube-system"
 _ELECTION = "leader-elect"
 _LEADERS = ("kube-controller-manager", "kube-scheduler")
@@ -173,9 +175,12 @@ def _unsafe(context: Mapping[str, Any]) -> Iterator[str]:
 
 def _command(component: str, container: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     words = [str(word) for word in (*(container.get("command") or ()), *(container.get("args") or ()))]
-    if not words or words[0].rpartition("/")[2] != component:
+    folder, slash, name = words[0].rpartition("/") if words else ("", "", "")
+    if name != component:
         yield "command", f"the command `{words[0] if words else ''}` instead of {component}"
         return
+    if slash and folder not in _PATH:
+        yield "command", f"the command `{words[0]}`, which the chart's pod wouldn't find by the name {component}"
     for word in words[1:]:
         # `--flag value` and `-v 2` are flags to the component, and would be none to a chart.
         if not word.startswith("--"):

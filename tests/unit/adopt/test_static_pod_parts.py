@@ -81,6 +81,9 @@ def test_a_pod_with_more_than_the_charts_have(spec: dict[str, Any], words: str) 
         ({"securityContext": {"privileged": True}}, r"`securityContext\.privileged`"),
         ({"securityContext": {"capabilities": {"add": ["NET_BIND_SERVICE"]}}}, r"`securityContext\.capabilities`"),
         ({"command": ["/bin/sh", "-c", "exec kube-apiserver --v=2"]}, "the command `/bin/sh` instead"),
+        ({"command": ["/opt/bin/kube-apiserver"]}, "`/opt/bin/kube-apiserver`, which the chart's pod wouldn't find"),
+        ({"command": ["./kube-apiserver"]}, r"`\./kube-apiserver`, which the chart's pod wouldn't find"),
+        ({"command": ["/kube-apiserver"]}, "`/kube-apiserver`, which the chart's pod wouldn't find"),
     ],
 )
 def test_a_container_with_more_than_the_charts_have(container: dict[str, Any], words: str) -> None:
@@ -141,6 +144,13 @@ def test_flags_of_another_form(words: list[str]) -> None:
     """They are flags to the component, and would have been lost, or have got the value `true`."""
     with pytest.raises(Blocked, match="among its flags"):
         check_static_pods(kubeadm_facts(kubeadm_pod("kube-apiserver", words=words)).controllers)
+
+
+@pytest.mark.parametrize("folder", ["/usr/local/bin/", "/usr/bin/", "/sbin/", ""])
+def test_a_program_in_a_folder_of_path_is_found(folder: str) -> None:
+    """The chart starts it by its name."""
+    pod = kubeadm_pod("kube-apiserver", container={"command": [f"{folder}kube-apiserver", "--v=2"]})
+    check_static_pods(kubeadm_facts(pod).controllers)
 
 
 def test_underscores_in_a_flags_name_are_dashes() -> None:
