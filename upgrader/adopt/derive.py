@@ -12,7 +12,8 @@ from upgrader.adopt.addon_rights import check_rights
 from upgrader.adopt.dns_probes import check_dns_probes
 from upgrader.adopt.dns_service import check_service
 from upgrader.adopt.facts import KubeadmFacts
-from upgrader.adopt.nothing_lost import check_flags, check_metadata, check_variables, check_volumes
+from upgrader.adopt.health_requests import check_anonymous
+from upgrader.adopt.nothing_lost import check_etcd, check_flags, check_metadata, check_variables, check_volumes
 from upgrader.adopt.pod_metadata import addon_metadata, extra_metadata, metadata_of, rendered_metadata
 from upgrader.adopt.values import HANDED_OVER, base_values, extra_args, missing_flags, rendered_flags
 from upgrader.adopt.volumes import extra_volumes, with_files
@@ -66,6 +67,8 @@ def derive_values(
     Raises Blocked when a flag, a volume, a label or another part of a static pod would be lost or would change, or when
     an address that clients use would not be served.
     """
+    check_anonymous(facts.controllers)
+    check_etcd(facts.controllers)
     values = {name: merged(base, own.get(name, {})) for name, base in base_values(facts, addresses, {}).items()}
     _serve_all_clients(facts, values["kube-apiserver"])
     pki = str(values["kube-apiserver"]["pki"]["hostPath"])

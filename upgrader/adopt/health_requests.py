@@ -1,7 +1,7 @@
 """HAProxy's check is answered, where it is anonymous: kube-apiserver's chart gives it no token beside a token file of
 the operator's own, nor with `health.token: false`.
 
-The chart itself refuses `--anonymous-auth=false` then. It can't see the file of `--authentication-config`, whose
+`--anonymous-auth=false` refuses it then. The chart can't see the file of `--authentication-config`, whose
 `anonymous` takes that flag's place: with it off, no check would ever succeed, and the listener would never open.
 """
 
@@ -15,14 +15,33 @@ import yaml
 from upgrader import fast_yaml
 from upgrader.adopt.facts import ControllerFacts
 from upgrader.adopt.volumes import innermost_mount, on_host
+from upgrader.contract.flags import is_true
 from upgrader.errors import Blocked
 from upgrader.ports import Hosts
 
-__all__ = ["check_health_requests"]
+__all__ = ["check_anonymous", "check_health_requests"]
 
 _FLAG = "authentication-config"
+_TOKENS = "token-auth-file"
 _ASKED = ("/livez", "/readyz")
 """What HAProxy asks for; a condition allows exactly its own path."""
+
+
+def check_anonymous(controllers: Iterable[ControllerFacts]) -> None:
+    """Of kube-apiservers with a token file of the operator's own, before the chart is rendered. Raises Blocked."""
+    for controller in controllers:
+        static = controller.active.get("kube-apiserver")
+        flags = static.flags if static else {}
+        allowed = flags.get("anonymous-auth", ("true",))[-1]
+        if _TOKENS in flags and not is_true(allowed):
+            raise Blocked(
+                f"kube-apiserver's static pod on {controller.host.name} has --{_TOKENS} and "
+                f"--anonymous-auth={allowed}: HAProxy's check of the chart's pod could have no token, because "
+                "kube-apiserver reads only one file of them, nor be anonymous; nothing was changed",
+                remedy=f"Remove one of the two on every controller: --{_TOKENS}, which the chart then uses for its "
+                "check, or --anonymous-auth. Anonymous requests can be restricted to /livez and /readyz by "
+                f"`anonymous.conditions` in a file of --{_FLAG}.",
+            )
 
 
 def check_health_requests(hosts: Hosts, controllers: Iterable[ControllerFacts], values: Mapping[str, Any]) -> None:

@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from upgrader.adopt.facts import KubeadmFacts, StaticPod
+from upgrader.adopt.facts import ControllerFacts, KubeadmFacts, StaticPod
 from upgrader.adopt.pod_metadata import Metadata, differing, metadata_of
 from upgrader.adopt.values import missing_flags
 from upgrader.adopt.variables import seen_variables
 from upgrader.adopt.volumes import above_certificates, missing_files, missing_mounts, mounts_of, writable
 from upgrader.errors import Blocked
 
-__all__ = ["check_flags", "check_metadata", "check_variables", "check_volumes"]
+__all__ = ["check_etcd", "check_flags", "check_metadata", "check_variables", "check_volumes"]
 
 Flags = Mapping[str, tuple[str, ...]]
+
+
+def check_etcd(controllers: Iterable[ControllerFacts]) -> None:
+    """That the chart's kube-apiserver can be given the addresses of etcd. Raises Blocked."""
+    for controller in controllers:
+        static = controller.active.get("kube-apiserver")
+        servers = static.flags.get("etcd-servers", ("",))[-1].split(",") if static else []
+        if odd := [each for each in servers if each and not each.startswith(("http://", "https://"))]:
+            raise Blocked(
+                f"kube-apiserver's static pod on {controller.host.name} has --etcd-servers with {', '.join(odd)}: the "
+                "chart has only addresses that begin with http:// or https://; nothing was changed",
+                remedy="Write such addresses of etcd into the static pod, on every controller: no socket, and no "
+                "variable.",
+            )
 
 
 def check_flags(facts: KubeadmFacts, component: str, rendered: Flags, chosen: Mapping[str, Any]) -> None:
@@ -98,7 +112,7 @@ def _verify_pki(host: str, static: StaticPod, rendered: Mapping[str, Any], pki: 
 
 
 def _verify_written(host: str, static: StaticPod, rendered: Mapping[str, Any]) -> None:
-    """The audit log is the one file that a component writes."""
+    """A component writes the audit log, and a certificate that it makes for itself."""
     for path in static.flags.get("audit-log-path", ()):
         if path not in ("-", "") and not writable(static.component, rendered, path):
             raise Blocked(
@@ -107,3 +121,12 @@ def _verify_written(host: str, static: StaticPod, rendered: Mapping[str, Any]) -
                 remedy="Mount the log's folder in the static pod first, as a writable hostPath volume. The folder of "
                 "certificates is read-only.",
             )
+    folder = static.flags.get("cert-dir", ("",))[-1]
+    own = static.component != "kube-apiserver" and "tls-cert-file" not in static.flags
+    if own and folder and not writable(static.component, rendered, folder):
+        raise Blocked(
+            f"{static.component} on {host} writes its own certificate to {folder} (--cert-dir), which is in no "
+            "writable volume: the chart's container has a read-only root file system",
+            remedy="Remove --cert-dir from the static pod, on every controller: without it, the certificate is kept in "
+            "memory. Or mount that folder first, as a writable hostPath volume.",
+        )

@@ -14,7 +14,7 @@ from upgrader.adopt.derive import about_restored_servers, about_source_addresses
 from upgrader.adopt.facts import COMPONENTS, ControllerFacts
 from upgrader.adopt.values import missing_flags, rendered_flags
 from upgrader.config.charts import charts_folder
-from upgrader.errors import Blocked, UpgraderError
+from upgrader.errors import Blocked
 from upgrader.model.cluster import Host
 from upgrader.model.release import ReleaseSpec
 
@@ -179,10 +179,10 @@ def test_no_anonymous_requests_are_adopted(helm: HelmAdapter) -> None:
 
 
 def test_no_anonymous_requests_and_a_token_file_are_refused(helm: HelmAdapter) -> None:
-    """With both, no check could ever succeed: adoption is refused before anything changes, and names the value."""
+    """With both, no check could ever succeed: adoption is refused before anything changes, and names the flags."""
     pods = {name: static_pod(name) for name in COMPONENTS}
     pods["kube-apiserver"] = static_pod("kube-apiserver", "--anonymous-auth=false", "--token-auth-file=/etc/x.csv")
-    with pytest.raises(UpgraderError, match=r"health\.token"):
+    with pytest.raises(Blocked, match="has --token-auth-file and --anonymous-auth=false"):
         derive_values(facts(pods), ONE, {}, helm, charts_folder())
 
 

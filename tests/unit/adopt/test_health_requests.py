@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from testkit.fakes.hosts import FakeHosts
-from tests.unit.adopt.kubeadm_pods import kubeadm_facts, kubeadm_pod, volume
+from tests.unit.adopt.kubeadm_pods import PKI, kubeadm_facts, kubeadm_pod, volume
 from upgrader.adapters.helm import HelmAdapter
 from upgrader.adopt.derive import derive_values
 from upgrader.adopt.health_requests import check_health_requests
@@ -78,3 +78,16 @@ def test_so_it_is_without_a_token_by_the_operators_values(helm: HelmAdapter) -> 
 def test_a_check_that_is_answered_is_taken_over(helm: HelmAdapter, flags: dict[str, str], text: str) -> None:
     """With a token, or where the health endpoints answer anonymous requests."""
     _checked(helm, flags, text)
+
+
+@pytest.mark.parametrize("off", ["false", "0", "F"])
+def test_tokens_of_ones_own_without_anonymous_requests_are_refused(helm: HelmAdapter, off: str) -> None:
+    """The chart's two errors named each other's remedy: a token that it can't have, and no token at all."""
+    flags = {"anonymous-auth": off, "token-auth-file": f"{PKI}/tokens.csv"}
+    known = kubeadm_facts(kubeadm_pod("kube-apiserver", flags))
+    with pytest.raises(Blocked, match=f"on controller-1 has --token-auth-file and --anonymous-auth={off}: ") as caught:
+        derive_values(known, ("10.0.0.1",), {}, helm, charts_folder())
+    assert "Remove one of the two on every controller" in caught.value.remedy
+    for name in flags:
+        alone = {key: value for key, value in flags.items() if key != name}
+        derive_values(kubeadm_facts(kubeadm_pod("kube-apiserver", alone)), ("10.0.0.1",), {}, helm, charts_folder())

@@ -409,3 +409,25 @@ def test_controllers_whose_kube_apiserver_has_other_times_to_end_are_refused() -
     )
     with pytest.raises(Blocked, match="differs from controller-1 in its terminationGracePeriodSeconds"):
         check_same_everywhere(facts(one, {**one, "kube-apiserver": kubeadm_pod("kube-apiserver", spec=longer)}))
+
+
+@pytest.mark.parametrize("component", ["kube-controller-manager", "kube-scheduler"])
+def test_a_certificate_of_its_own_that_could_not_be_written_is_refused(helm: HelmAdapter, component: str) -> None:
+    """It would end at its start. In memory, in a volume, and as a file that is there, it is no problem."""
+    folder = "/var/run/kubernetes"
+    pod = kubeadm_pod(component, {"cert-dir": folder})
+    with pytest.raises(Blocked, match=f"{component} on controller-1 writes its own certificate to {folder}") as caught:
+        _derived(helm, kubeadm_facts(pod))
+    assert "Remove --cert-dir" in caught.value.remedy
+    _derived(helm, kubeadm_facts(kubeadm_pod(component, {"cert-dir": folder}, volume("x", folder, writable=True))))
+    _derived(helm, kubeadm_facts(kubeadm_pod(component, {"cert-dir": folder, "tls-cert-file": f"{PKI}/x.crt"})))
+    _derived(helm, kubeadm_facts(kubeadm_pod(component, {"cert-dir": ""})))
+
+
+@pytest.mark.parametrize("server", ["unix:///run/kine.sock", "$(ETCD)", "10.0.0.1:2379"])
+def test_an_address_of_etcd_that_the_chart_could_not_have_is_refused(helm: HelmAdapter, server: str) -> None:
+    """By the flag of the static pod, and not by an error of Helm's about a value that nobody wrote."""
+    pod = kubeadm_pod("kube-apiserver", {"etcd-servers": f"https://10.0.0.2:2379,{server}"})
+    with pytest.raises(Blocked, match="static pod on controller-1 has --etcd-servers with ") as caught:
+        _derived(helm, kubeadm_facts(pod))
+    assert f"with {server}: " in caught.value.message and "nothing was changed" in caught.value.message
