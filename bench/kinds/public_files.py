@@ -21,6 +21,11 @@ Static pods, kubeadm configurations, add-ons and inventories from public reposit
 them as part of a kubeadm cluster on fakes: it takes everything over, or refuses it by name before anything changes. Not
 exactly as found: the files of gardener, SovereignCloudStack and issue 22802 are made from excerpts, Typhoon's static
 pods are shortened, and of Heat's `kube-apiserver.json` only the first outcome was seen.
+
+From kubermatic/kubeone on, they are a second set, which was chosen and tried on 2026-11-30. Each input is kubeadm's
+cluster with what the file changes in it. Of these thirty, nine went wrong at first, and each of the nine has a test:
+ports below 1024, a virtual IP, an undo that was refused, probes of CoreDNS, writable volumes, a name of `/etc/hosts`,
+metrics at another address, and a refusal that named no reason.
 """
 
 
