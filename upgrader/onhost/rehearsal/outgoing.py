@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import stat
 import sys
 from typing import Any
 
 from upgrader.onhost.common.questions import Failed
+from upgrader.onhost.rehearsal.yaml_keys import key_pattern
 
 __all__ = ["names_files"]
 
-_NAMES_A_FILE = re.compile(
-    r"\b(?:path|kubeConfigFile)[\"']?\s*:(?!\s*(?:\"\"|''))"
-    r"|\\[xuU]|(?:^|[{\[,])[\s-]*\?\s|(?:^|[\s{,])\*[\w-]+\s+:|[\0\ufffd]",
-    re.MULTILINE | re.IGNORECASE,
-)
-"""In an admission configuration: a plugin's configuration, or a webhook's credentials, which Kubernetes reads in upper
-or lower case; or a form in which YAML could hide one, which no tool writes: escapes, `? path`, `*alias :`, and UTF-16.
-"""
+_NAMES_A_FILE = key_pattern("path", "kubeConfigFile")
+"""In an admission configuration: a plugin's configuration, or a webhook's credentials."""
 
 
 def main(given: str) -> None:

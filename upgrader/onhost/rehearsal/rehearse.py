@@ -27,14 +27,14 @@ from upgrader.onhost.rehearsal.isolation import require_isolation
 from upgrader.onhost.rehearsal.processes import Etcd, Processes, copy_data
 from upgrader.onhost.rehearsal.receive import receive
 from upgrader.onhost.rehearsal.room import require_disk, require_memory
+from upgrader.onhost.rehearsal.yaml_keys import key_pattern
 
 _START_SECONDS = 180.0
 _RESTORE_SECONDS = 600.0
 _SYNC_SECONDS = 20.0
 """For the rest, once a server lacks only its informers: those that meet an object that can't be read never have all."""
 _INFORMERS = "informer-sync"
-_KMS = re.compile(r"(?:^|[\s{,\"'-])kms[\"']?\s*:|\\[xuU]|^[\s-]*\?\s|[\0\ufffd]", re.MULTILINE)
-"""A plugin; or a form in which YAML could hide one, which no tool writes: escapes, `? kms`, and UTF-16."""
+_KMS = key_pattern("kms")
 _BYPASSED = (
     "/validatingwebhookconfigurations/",
     "/mutatingwebhookconfigurations/",
