@@ -19,6 +19,10 @@ _ESCAPED = re.compile("[<>&\u2028\u2029]")
 """What Go's encoder escapes; outside of strings, JSON has none of them."""
 
 
+_ITEMS = '"items":['
+_SCAN = json.JSONDecoder().raw_decode
+
+
 class Resource(NamedTuple):
     """A resource as a version of its group serves it."""
 
@@ -53,6 +57,46 @@ def as_go_has_it(body: Any) -> bytes:
     return _ESCAPED.sub(lambda found: f"\\u{ord(found.group()):04x}", text).encode("utf-8", "surrogatepass")
 
 
+class Listed(NamedTuple):
+    """An object as a server has it."""
+
+    item: dict[str, Any]
+    """With its `apiVersion` and `kind`, which lists leave out."""
+    body: bytes
+    """The same in JSON, as the server wrote it."""
+
+    @classmethod
+    def of(cls, item: dict[str, Any]) -> Listed:
+        """One that no list had."""
+        return cls(item, as_go_has_it(item))
+
+
+class Page(NamedTuple):
+    """A part of a list."""
+
+    found: list[Listed]
+    at: str = ""
+    """Where to go on; "": that was all."""
+    refused: dict[str, Any] | None = None
+    """The server's Status where it can't list them."""
+    text: str = ""
+    """The JSON of all that was `found`, as the server wrote it."""
+
+
+def _objects(text: str, at: int, resource: Resource) -> tuple[list[Listed], int]:
+    """Those of a JSON array that begins at a place of the text, and where it ends. Servers write no blanks."""
+    named = f'{{"kind":"{resource.kind}","apiVersion":"{resource.api_version}",'
+    found = []  # type: list[Listed]
+    at += 1
+    while text[at] != "]":
+        item, end = _SCAN(text, at)
+        body = text[at:end] if "kind" in item else named + text[at + 1 : end]
+        item["apiVersion"], item["kind"] = resource.api_version, resource.kind
+        found.append(Listed(item, body.encode("utf-8", "surrogatepass")))
+        at = end + (text[end] == ",")
+    return found, at + 1
+
+
 class Api:
     """One server. Each thread has a connection of its own. Every method raises Failed if it doesn't answer."""
 
@@ -67,7 +111,15 @@ class Api:
 
     def ask(self, method: str, path: str, body: Any = None) -> tuple[int, dict[str, Any]]:
         """Status and answer."""
-        sent = None if body is None else as_go_has_it(body)
+        status, text = self._exchange(method, path, None if body is None else as_go_has_it(body))
+        return status, _answer(text)
+
+    def write(self, method: str, path: str, body: bytes) -> tuple[int, dict[str, Any]]:
+        """Status and answer, which is not read where the server has accepted the `body`."""
+        status, text = self._exchange(method, path, body)
+        return status, {} if status in (200, 201) else _answer(text)
+
+    def _exchange(self, method: str, path: str, sent: bytes | None) -> tuple[int, bytes]:
         for last in (False, True):
             connection = getattr(self._own, "connection", None)
             if connection is None:
@@ -77,20 +129,14 @@ class Api:
             try:
                 connection.request(method, path, body=sent, headers=self._headers)
                 response = connection.getresponse()
-                text = response.read()
-                break
+                return response.status, response.read()
             except (OSError, http.client.HTTPException) as error:
                 connection.close()
                 self._own.connection = None
                 if last:
                     said = "no answer in time" if isinstance(error, socket.timeout) else str(error)
                     raise Failed(f"the {self.name} kube-apiserver no longer answers: {said}") from error
-        try:
-            answer = json.loads(text)
-        except ValueError:
-            answer = None
-        # `/readyz` answers in plain text.
-        return response.status, answer if isinstance(answer, dict) else {"message": text.decode("utf-8", "replace")}
+        raise AssertionError("the last attempt returns or raises")
 
     def resources(self) -> dict[tuple[str, str], list[Resource]]:
         """What can be listed, by group and plural; the version that clients get by default comes first."""
@@ -119,12 +165,33 @@ class Api:
             found += [(group["name"], version) for version in versions]
         return found
 
-    def page(self, resource: Resource, at: str) -> tuple[list[dict[str, Any]], str, dict[str, Any] | None]:
-        """Objects, where to go on ("": that was all), and the server's Status where it can't list them."""
-        status, answer = self.ask("GET", f"{resource.path()}?limit={_PAGE}&continue={quote(at)}")
+    def page(self, resource: Resource, at: str, same: Page | None = None) -> Page:
+        """Objects from `at` on ("": from the first one). `same`: the same page of the other server at the same version,
+        whose objects are not read twice where both servers have written them alike.
+        """
+        status, answer = self._exchange("GET", f"{resource.path()}?limit={_PAGE}&continue={quote(at)}", None)
         if status != 200:
-            return [], "", answer
-        items = answer.get("items") or []
-        for item in items:
-            item["apiVersion"], item["kind"] = resource.api_version, resource.kind
-        return items, (answer.get("metadata") or {}).get("continue") or "", None
+            return Page([], refused=_answer(answer))
+        text = answer.decode("utf-8", "surrogatepass")
+        start = text.find(_ITEMS) + len(_ITEMS) - 1
+        if start < len(_ITEMS):  # null: there is none
+            return Page([], _next(text))
+        if same and same.text and text.startswith(same.text, start):
+            found, end = same.found, start + len(same.text)
+        else:
+            found, end = _objects(text, start, resource)
+        return Page(found, _next(f"{text[:start]}null{text[end:]}"), text=text[start:end])
+
+
+def _next(text: str) -> str:
+    """Where the next page of a list begins."""
+    return str((json.loads(text).get("metadata") or {}).get("continue") or "")
+
+
+def _answer(text: bytes) -> dict[str, Any]:
+    try:
+        answer = json.loads(text)
+    except ValueError:
+        answer = None
+    # `/readyz` answers in plain text.
+    return answer if isinstance(answer, dict) else {"message": text.decode("utf-8", "replace")}

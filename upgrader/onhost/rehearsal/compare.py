@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 from upgrader.onhost.common.questions import Failed
-from upgrader.onhost.rehearsal.api import Api, Resource
+from upgrader.onhost.rehearsal.api import Api, Listed, Page, Resource
 from upgrader.onhost.rehearsal.discovery import custom_resources, served
 from upgrader.onhost.rehearsal.objects import key_of, owner
-from upgrader.onhost.rehearsal.requests import Item, Outcome, Pair, Requests
+from upgrader.onhost.rehearsal.requests import Outcome, Pair, Requests
 
 _AT_ONCE = 4
 _NAMES = 10
@@ -54,11 +55,11 @@ class Comparison:
         self._requests = Requests(current, target, self._custom, revision)
         self._found, self._unproven = _Found(), _Found()
         self._proven: set[tuple[str, str]] = set()
-        """Request and resource, where the current version has let one pass."""
+        """Request and resource, where one object has shown what the target does."""
         self._of_copy = 0
         """How many objects were in the copy before a server started."""
         self.counts = {"objects": 0, "read": 0, "updated": 0, "created": 0, "unproven": 0}
-        """`unproven`: what the current version refused, too, so that it says nothing about the target."""
+        """`unproven`: what both versions refused, so that it says nothing about the upgrade."""
 
     def findings(self) -> list[dict[str, Any]]:
         """Each with `what`, `resource`, `reason`, how many objects (`count`), and the `names` of some."""
@@ -88,19 +89,23 @@ class Comparison:
                 "its --etcd-prefix. Nothing was compared"
             )
 
-    def _definitions(self, known: dict[tuple[str, str], list[Resource]]) -> list[Item]:
+    def _definitions(self, known: dict[tuple[str, str], list[Resource]]) -> list[dict[str, Any]]:
         """All CustomResourceDefinitions; `known`: what is served."""
-        at, found = "", []  # type: str, list[Item]
-        while _CRDS in known:
-            items, at, refused = self._current.page(known[_CRDS][0], at)
-            if refused is not None:
-                self._unlisted(known[_CRDS][0], refused)
-            found += items
-            if not at:
-                break
-        return found
+        return [each.item for each in self._listed(known[_CRDS][0])] if _CRDS in known else []
 
-    def _converted(self, definitions: list[Item]) -> set[str]:
+    def _listed(self, resource: Resource) -> Iterator[Listed]:
+        """All objects that the current version has; notes it where they can't be listed."""
+        at = ""
+        while True:
+            page = self._current.page(resource, at)
+            if page.refused is not None:
+                self._unlisted(resource, page.refused)
+            yield from page.found
+            at = page.at
+            if not at:
+                return
+
+    def _converted(self, definitions: list[dict[str, Any]]) -> set[str]:
         """Custom resources that a webhook converts, which can't be asked here; notes all that are custom."""
         names = set()
         for item in definitions:
@@ -131,46 +136,50 @@ class Comparison:
                 return
 
     def _gone(self, resource: Resource, what: str, why: str = "") -> None:
-        at = ""
-        while True:
-            items, at, refused = self._current.page(resource, at)
-            if refused is not None:
-                self._unlisted(resource, refused)
-            for item in items:
-                self._found.add(what, resource.name, why, key_of(item))
-            if not at:
-                return
+        for each in self._listed(resource):
+            self._found.add(what, resource.name, why, key_of(each.item))
 
     def _each_page(self, pool: ThreadPoolExecutor, pair: Pair, *, first: bool) -> bool:
         """Compare all objects at one version; False if that is impossible."""
-        old, new, _ = pair
-        at, there, known, owners = "", "", {}, set()  # type: str, str, dict[tuple[str, str], Item], set[str]
-        more = True
-        while True:
-            items, at, refused = self._current.page(old, at)
-            if refused is not None:
-                self._unlisted(old, refused)
+        known, owners = {}, set()  # type: dict[tuple[str, str], Listed], set[str]
+        for before, after in self._pages(pool, pair):
+            if before.refused is not None:
+                self._unlisted(pair.old, before.refused)
                 return False
-            if more:
-                found, there, failed = self._target.page(new, there)
-                # What comes after an object that can't be read isn't listed: each is asked for by its name.
-                more = bool(there) and failed is None
-                known.update((key_of(each), each) for each in found)
-            work: list[tuple[tuple[str, str], Item, Item | None, bool]] = []
-            for item in items:
-                key, group = key_of(item), owner(item)
-                work.append((key, item, known.pop(key, None), not group or group not in owners))
+            known.update((key_of(each.item), each) for each in after.found)
+            work: list[tuple[tuple[str, str], Listed, Listed | None, bool]] = []
+            for each in before.found:
+                key, group = key_of(each.item), owner(each.item)
+                work.append((key, each, known.pop(key, None), not group or group not in owners))
                 owners.add(group)
-            self.counts["objects"] += len(items) if first else 0
-            self._of_copy += sum(map(self._requests.stored, items))
+            self.counts["objects"] += len(work) if first else 0
+            self._of_copy += sum(map(self._requests.stored, before.found))
             for key, outcomes in pool.map(lambda one: (one[0], self._requests.outcomes(pair, *one)), work):
                 for outcome in outcomes:
-                    self._note(old.name, key, outcome)
-            if not at:
-                return True
-            if time.monotonic() >= self._until:
-                self._found.add("unfinished", old.name, "")
+                    self._note(pair.old.name, key, outcome)
+            if before.at and time.monotonic() >= self._until:
+                self._found.add("unfinished", pair.old.name, "")
                 return False
+        return True
+
+    def _pages(self, pool: ThreadPoolExecutor, pair: Pair) -> Iterator[tuple[Page, Page]]:
+        """Each page of both versions. The next one is read while the objects of one are tried."""
+
+        def read(at: str, there: str | None) -> tuple[Page, Page]:
+            before = self._current.page(pair.old, at)
+            # What comes after an object that can't be read isn't listed: each is asked for by its name.
+            if there is None or before.refused is not None:
+                return before, Page([])
+            return before, self._target.page(pair.new, there, before if pair.old.version == pair.new.version else None)
+
+        reading = pool.submit(read, "", "")
+        while True:
+            before, after = reading.result()
+            if before.at:
+                reading = pool.submit(read, before.at, after.at if after.refused is None and after.at else None)
+            yield before, after
+            if not before.at:
+                return
 
     def _note(self, resource: str, key: tuple[str, str], outcome: Outcome) -> None:
         if outcome.request:

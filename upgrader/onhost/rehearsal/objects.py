@@ -20,6 +20,9 @@ _OWN = (
 """Of its metadata: what another object can't have."""
 _OF_ONE_SERVICE = ("clusterIP", "clusterIPs", "healthCheckNodePort")
 _OF_ONE_JOB = ("controller-uid", "batch.kubernetes.io/controller-uid", "job-name", "batch.kubernetes.io/job-name")
+_WITH_OWN_SPEC = ("CustomResourceDefinition", "Job", "Service")
+"""Kinds whose specs have what another object can't have."""
+_APPROVED = "api-approved.kubernetes.io"
 _LONGEST = 63
 _GROUP = "rehearsal.invalid"
 _OTHER_ADDRESS = ("192.0.2.1", "2001:db8::1")
@@ -40,19 +43,17 @@ def key_of(item: dict[str, Any]) -> tuple[str, str]:
 
 
 def like(item: dict[str, Any]) -> dict[str, Any]:
-    """Another object of the same content, in the same namespace."""
-    made: dict[str, Any] = copy.deepcopy(item)
-    made.pop("status", None)
-    metadata = made["metadata"]
-    for field in _OWN:
-        metadata.pop(field, None)
+    """Another object of the same content, in the same namespace. It shares what it has in common with the first one."""
+    made = {field: value for field, value in item.items() if field != "status"}
+    metadata = made["metadata"] = {field: value for field, value in item["metadata"].items() if field not in _OWN}
     kind, name, spec = made["kind"], metadata["name"], made.get("spec")
     metadata["name"] = f"r-{name}"[:_LONGEST].rstrip("-.")
     if kind == "IPAddress":
         metadata["name"] = _OTHER_ADDRESS[":" in name]
     elif kind == "PriorityClass":
         made["value"] = min(made.get("value") or 0, _HIGHEST_PRIORITY)
-    if isinstance(spec, dict):
+    if isinstance(spec, dict) and kind in _WITH_OWN_SPEC:
+        spec = made["spec"] = copy.deepcopy(spec)
         if kind == "Service":
             _without_addresses(spec)
         elif kind == "Job" and not spec.get("manualSelector"):
@@ -63,7 +64,10 @@ def like(item: dict[str, Any]) -> dict[str, Any]:
         elif kind == "CustomResourceDefinition":
             spec["group"] = _GROUP
             metadata["name"] = f"{spec['names']['plural']}.{_GROUP}"
-            (metadata.get("annotations") or {}).pop("api-approved.kubernetes.io", None)
+            if metadata.get("annotations"):
+                metadata["annotations"] = {
+                    name: text for name, text in metadata["annotations"].items() if name != _APPROVED
+                }
     return made
 
 

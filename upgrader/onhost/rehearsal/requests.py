@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from upgrader.onhost.rehearsal.api import Api, Resource
+from upgrader.onhost.rehearsal.api import Api, Listed, Resource, as_go_has_it
 from upgrader.onhost.rehearsal.fields import FieldNames
 from upgrader.onhost.rehearsal.objects import differences, key_of, like
 from upgrader.onhost.rehearsal.words import reason
 
-__all__ = ["Item", "Outcome", "Pair", "Requests"]
+__all__ = ["Outcome", "Pair", "Requests"]
 
 _CONFLICT = 409
+_DRY_RUN = "dryRun=All&fieldValidation=Ignore"
+"""Unknown fields are no reason to refuse a request, but by default a server looks for them, to warn of them."""
 _ALSO_OTHERS = ("events.events.k8s.io",)
 """The same objects as another resource's: those of this one that clients made by the other can't be created by it."""
-
-Item = Any
-"""An object in its JSON form."""
 
 
 class Outcome(NamedTuple):
@@ -25,7 +24,7 @@ class Outcome(NamedTuple):
     request: str
     """`read`, `update` or `create`."""
     what: str = ""
-    """The kind of finding, or `unproven`: the current version refuses it, too. "": both versions do the same."""
+    """The kind of finding, or `unproven`: both versions refuse it. "": the target does what the current one does."""
     why: str = ""
 
 
@@ -48,32 +47,37 @@ class Requests:
         """Why the current version refuses a request for many objects."""
         return reason(answer, None, self._old_names.of(resource))
 
-    def outcomes(self, pair: Pair, key: tuple[str, str], item: Item, other: Item | None, create: bool) -> list[Outcome]:
-        """Of one object, as the current version has listed it; `other`: as the target has, None where it hasn't."""
+    def outcomes(
+        self, pair: Pair, key: tuple[str, str], before: Listed, after: Listed | None, create: bool
+    ) -> list[Outcome]:
+        """Of one object, as the current version has listed it; `after`: as the target has, None where it hasn't."""
         old, new, write = pair
-        if other is None:
+        if after is None:
             status, other = self._target.ask("GET", new.path(*key))
             if status != 200:
                 # What the server itself has written since its start, or what expires with a lease, as Events do.
-                if not self.stored(item) or self._current.ask("GET", old.path(*key))[0] != 200:
+                if not self.stored(before) or self._current.ask("GET", old.path(*key))[0] != 200:
                     return []
-                return [Outcome("", "unreadable", reason(other, item, self._new_names.of(new)))]
+                return [Outcome("", "unreadable", reason(other, before.item, self._new_names.of(new)))]
+            after = Listed.of(other)
         found = [Outcome("read")]
-        if old.version == new.version and self.stored(item) and self.stored(other):
-            found += self._read_differently(old, new, item, other)
+        if old.version == new.version and self.stored(before) and self.stored(after):
+            found += self._read_differently(old, new, before, after)
         if write and "update" in old.verbs and "update" in new.verbs:
-            found.append(self._tried("update", pair, item, other))
+            found.append(self._tried("update", pair, before, after))
         create = create and old.name not in _ALSO_OTHERS
         if write and create and "create" in old.verbs and "create" in new.verbs:
-            found.append(self._tried("create", pair, like(item), like(other)))
+            found.append(self._tried("create", pair, before, after))
         return found
 
-    def stored(self, item: Item) -> bool:
+    def stored(self, listed: Listed) -> bool:
         """Whether the copy had it like this from the beginning."""
-        return int(item["metadata"].get("resourceVersion") or 0) <= self._revision
+        return int(listed.item["metadata"].get("resourceVersion") or 0) <= self._revision
 
-    def _read_differently(self, old: Resource, new: Resource, item: Item, other: Item) -> list[Outcome]:
-        found, read = [], differences(item, other)
+    def _read_differently(self, old: Resource, new: Resource, before: Listed, after: Listed) -> list[Outcome]:
+        if before.body == after.body:
+            return []
+        found, read = [], differences(before.item, after.item)
         for what, paths in (("changed", read.lost), ("added", read.added)):
             if paths:
                 names = self._old_names.of(old), self._new_names.of(new)
@@ -82,22 +86,24 @@ class Requests:
                 found.append(Outcome("", what, ", ".join(sorted(places))))
         return found
 
-    def _tried(self, request: str, pair: Pair, item: Item, other: Item) -> Outcome:
-        why = self._refused(request, self._current, pair.old, item, self._old_names)
-        if why is not None:
-            return Outcome(request, "unproven", why)
-        why = self._refused(request, self._target, pair.new, other, self._new_names)
-        return Outcome(request) if why is None else Outcome(request, request, why)
+    def _tried(self, request: str, pair: Pair, before: Listed, after: Listed) -> Outcome:
+        """The target is asked first: what it accepts is no finding, whatever the current version does with it."""
+        why = self._refused(request, self._target, pair.new, after, self._new_names)
+        if why is None:
+            return Outcome(request)
+        today = self._refused(request, self._current, pair.old, before, self._old_names)
+        return Outcome(request, request, why) if today is None else Outcome(request, "unproven", today)
 
-    def _refused(self, request: str, api: Api, resource: Resource, item: Item, names: FieldNames) -> str | None:
+    def _refused(self, request: str, api: Api, resource: Resource, listed: Listed, names: FieldNames) -> str | None:
         """The reason, or None where a dry run of the request passes."""
-        namespace, name = key_of(item)
+        item, (namespace, name) = listed.item, key_of(listed.item)
         if request == "create":
-            status, answer = api.ask("POST", f"{resource.path(namespace)}?dryRun=All", item)
+            item = like(item)
+            status, answer = api.write("POST", f"{resource.path(namespace)}?{_DRY_RUN}", as_go_has_it(item))
         else:
             path = resource.path(namespace, name)
-            status, answer = api.ask("PUT", f"{path}?dryRun=All", item)
+            status, answer = api.write("PUT", f"{path}?{_DRY_RUN}", listed.body)
             if status == _CONFLICT:  # a server's own object, such as its lease
                 status, newer = api.ask("GET", path)
-                status, answer = api.ask("PUT", f"{path}?dryRun=All", newer)
+                status, answer = api.write("PUT", f"{path}?{_DRY_RUN}", as_go_has_it(newer))
         return None if status in (200, 201) else reason(answer, item, names.of(resource))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
-from upgrader.onhost.rehearsal.api import Resource
+from upgrader.onhost.rehearsal.api import Listed, Page, Resource
 
 __all__ = ["DEPLOYMENTS", "FakeApi"]
 
@@ -38,12 +39,19 @@ class FakeApi:
         self.versions: tuple[Resource, ...] = ()
         """In which it is served, too."""
         self._status = status
+        self.asked: list[tuple[str, str]] = []
+        """Each request for an object or a page: its method, and the object's name or \"\"."""
+
+    def write(self, method: str, path: str, body: bytes) -> tuple[int, dict[str, Any]]:
+        """As `Api.write`."""
+        return self.ask(method, path, json.loads(body))
 
     def ask(self, method: str, path: str, body: Any = None) -> tuple[int, dict[str, Any]]:
         """As `Api.ask`."""
         if path.startswith("/openapi/v3/"):
             return self._status, {"components": {"schemas": _SCHEMAS}}
         name = path.partition("?")[0].rpartition("/")[2] if method != "POST" else body["metadata"]["name"]
+        self.asked.append((method, name))
         if (method, name) in self.refused:
             return 422, self.refused[method, name]
         found = next((each for each in self.objects if each["metadata"]["name"] == name), None)
@@ -53,9 +61,10 @@ class FakeApi:
         """As `Api.resources`."""
         return {(self.served.group, self.served.plural): [self.served, *self.versions]}
 
-    def page(self, resource: Resource, at: str) -> tuple[list[dict[str, Any]], str, dict[str, Any] | None]:
+    def page(self, resource: Resource, at: str, same: Page | None = None) -> Page:
         """As `Api.page`: one object a page."""
         assert resource in (self.served, *self.versions)
+        self.asked.append(("GET", ""))
         number = int(at or 0)
         more = str(number + 1) if number + 1 < len(self.objects) else ""
-        return list(self.objects[number : number + 1]), more, None
+        return Page([Listed.of(each) for each in self.objects[number : number + 1]], more)

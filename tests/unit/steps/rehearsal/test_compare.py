@@ -10,7 +10,7 @@ import pytest
 from tests.unit.steps.rehearsal.fake_api import DEPLOYMENTS, FakeApi
 from upgrader.onhost.common.questions import Failed
 from upgrader.onhost.rehearsal import discovery
-from upgrader.onhost.rehearsal.api import Resource, as_go_has_it
+from upgrader.onhost.rehearsal.api import Listed, Page, Resource, as_go_has_it
 from upgrader.onhost.rehearsal.compare import Comparison
 
 INVALID = {"reason": "Invalid", "details": {"causes": [{"field": "spec.template", "message": "Required value"}]}}
@@ -59,14 +59,14 @@ class LateApi(FakeApi):
         found = {("apiextensions.k8s.io", "customresourcedefinitions"): [DEFINITIONS]}
         return found | ({("example.com", "widgets"): [WIDGETS]} if self._ever and self._asked > 2 else {})
 
-    def page(self, resource: Resource, at: str) -> tuple[list[dict[str, Any]], str, dict[str, Any] | None]:
+    def page(self, resource: Resource, at: str, same: Page | None = None) -> Page:
         if resource == WIDGETS:
-            return list(self.objects), "", None
+            return Page(list(map(Listed.of, self.objects)))
         versions, names = [{"name": "v1", "served": True}], {"plural": "widgets"}
         status = {"conditions": [{"type": "Established", "status": "True"}]}
         spec = {"group": "example.com", "names": names, "versions": versions}
         metadata = {"name": "widgets.example.com", "resourceVersion": "5"}
-        return [{"kind": DEFINITIONS.kind, "metadata": metadata, "spec": spec, "status": status}], "", None
+        return Page([Listed.of({"kind": DEFINITIONS.kind, "metadata": metadata, "spec": spec, "status": status})])
 
 
 @pytest.fixture
@@ -114,13 +114,31 @@ def test_what_only_the_target_refuses_is_a_finding() -> None:
     assert counts == {"objects": 2, "read": 2, "updated": 2, "created": 2, "unproven": 0}
 
 
+def test_the_running_version_is_asked_only_about_what_the_target_refuses() -> None:
+    """What the target accepts is no finding, whatever the running version does: per object, there is one update and one
+    creation, both at the target, and a page of each list.
+    """
+    current, target = servers(*map(deployment, ("one", "two", "three")))
+    target.refused = {("PUT", "two"): INVALID}
+    assert compared(current, target)[0].keys() == {("update", "deployments.apps")}
+    names = ("one", "two", "three")
+    assert sorted(target.asked) == sorted(
+        [("GET", "")] * 3 + [("PUT", name) for name in names] + [("POST", f"r-{name}") for name in names]
+    )
+    assert sorted(current.asked) == [("GET", "")] * 3 + [("PUT", "two")]
+
+
 @pytest.mark.parametrize(("method", "prefix", "request_"), [("POST", "r-", "create"), ("PUT", "", "update")])
-def test_a_resource_of_which_the_running_version_refuses_every_request_is_told(
+def test_a_resource_of_which_both_versions_refuse_every_request_is_told(
     method: str, prefix: str, request_: str
 ) -> None:
-    """Nothing is known of the target then, which is not the same as nothing being wrong."""
+    """Nothing is known of the upgrade then, which is not the same as nothing being wrong. Where the target accepts
+    them, nothing is.
+    """
     current, target = servers(deployment("one"), deployment("two"))
     current.refused = {(method, f"{prefix}{name}"): INVALID for name in ("one", "two")}
+    assert compared(current, target)[0] == {}
+    target.refused = {key: {"message": "never"} for key in current.refused}
     found, counts = compared(current, target)
     assert found == {(f"no-{request_}", "deployments.apps"): (WHY, 2, ["default/one", "default/two"])}
     assert counts["unproven"] == 2
@@ -138,7 +156,7 @@ def test_a_server_that_does_not_serve_the_copy_is_no_comparison() -> None:
 def test_one_request_that_passes_speaks_for_its_resource() -> None:
     """Some objects can't be made twice, such as one with a name of its own: that is only counted."""
     current, target = servers(deployment("one"), deployment("two"))
-    current.refused = {("POST", "r-one"): INVALID}
+    current.refused = target.refused = {("POST", "r-one"): INVALID}
     found, counts = compared(current, target)
     assert found == {} and counts["unproven"] == 1
 

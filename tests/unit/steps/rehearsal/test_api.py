@@ -1,0 +1,126 @@
+"""How a scratch kube-apiserver is asked: on kept connections, and reading no JSON that tells nothing."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import ssl
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from upgrader.onhost.common.questions import Failed
+from upgrader.onhost.rehearsal import api
+from upgrader.onhost.rehearsal.api import Api, Page, Resource
+
+PODS = Resource("", "pods", "v1", "Pod", True, ("list", "update"))
+WIDGETS = Resource("example.com", "widgets", "v1", "Widget", True, ("list", "update"))
+ANNOTATIONS = '{"a":"x\\"items\\":[]","b":"\\u003c"}'
+ITEM = f'{{"metadata":{{"name":"é","resourceVersion":"5","annotations":{ANNOTATIONS}}},"spec":{{"n":1e21}}}}'
+CUSTOM = '{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"a"}}'
+
+
+class Connections:
+    """Stands in for HTTPSConnection: gives these answers, one after the other, and counts connections."""
+
+    def __init__(self, *answers: tuple[int, str] | OSError) -> None:
+        self.answers = list(answers)
+        self.opened = 0
+        self.sent: list[tuple[str, str, bytes | None]] = []
+
+    def __call__(self, *_: Any, **__: Any) -> Connections:
+        self.opened += 1
+        return self
+
+    def request(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> None:
+        """As HTTPConnection.request."""
+        assert headers["Authorization"] == "Bearer token"
+        self.sent.append((method, path, body))
+
+    def getresponse(self) -> SimpleNamespace:
+        """As HTTPConnection.getresponse."""
+        answer = self.answers.pop(0)
+        if isinstance(answer, OSError):
+            raise answer
+        return SimpleNamespace(status=answer[0], read=answer[1].encode)
+
+    def close(self) -> None:
+        """As HTTPConnection.close."""
+
+
+@pytest.fixture
+def connections(monkeypatch: pytest.MonkeyPatch) -> Connections:
+    """Of all servers of a test."""
+    made = Connections()
+    monkeypatch.setattr(http.client, "HTTPSConnection", made)
+    monkeypatch.setattr(ssl, "create_default_context", lambda **_: ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
+    return made
+
+
+def server() -> Api:
+    """One, at no port."""
+    return Api("target", 1, "token", "a certificate")
+
+
+def typed(*items: str, at: str = "") -> str:
+    """A list of built-in objects, as a server writes it."""
+    return f'{{"kind":"PodList","apiVersion":"v1","metadata":{{"continue":"{at}"}},"items":[{",".join(items)}]}}\n'
+
+
+def test_objects_are_sent_as_they_were_listed(connections: Connections) -> None:
+    """Byte by byte, with what lists leave out: so nothing is changed by reading and writing it here."""
+    connections.answers = [(200, typed(ITEM, ITEM, at="more")), (200, '{"metadata":')]
+    page = server().page(PODS, "a/b")
+    assert connections.sent[0][1] == "/api/v1/pods?limit=250&continue=a/b"
+    assert (len(page.found), page.at, page.refused) == (2, "more", None)
+    found = page.found[1]
+    assert found.body.decode() == f'{{"kind":"Pod","apiVersion":"v1",{ITEM[1:]}'
+    assert found.item == json.loads(found.body) and found.item["metadata"]["name"] == "é"
+
+
+def test_custom_objects_have_their_kind_in_lists(connections: Connections) -> None:
+    """And the list's own fields come after them."""
+    text = f'{{"apiVersion":"example.com/v1","items":[{CUSTOM}],"kind":"WidgetList","metadata":{{"continue":"x"}}}}'
+    connections.answers = [(200, text)]
+    page = server().page(WIDGETS, "")
+    assert [each.body.decode() for each in page.found] == [CUSTOM] and page.at == "x"
+
+
+def test_lists_without_objects_and_refused_ones(connections: Connections) -> None:
+    """`null` is an empty list, too."""
+    connections.answers = [(200, typed()), (200, '{"metadata":{},"items":null}'), (403, '{"message":"no"}')]
+    assert server().page(PODS, "") == Page([], text="[]") and server().page(PODS, "") == Page([])
+    assert server().page(PODS, "") == Page([], refused={"message": "no"})
+
+
+def test_what_both_servers_list_alike_is_read_once(connections: Connections, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only objects that the second one writes otherwise are read again."""
+    read = list[int]()
+    scan = api._SCAN
+    monkeypatch.setattr(api, "_SCAN", lambda text, at: read.append(at) or scan(text, at))
+    other = ITEM.replace("1e21", "2")
+    connections.answers = [(200, typed(ITEM, at="a")), (200, typed(ITEM, at="b")), (200, typed(ITEM, other))]
+    before = server().page(PODS, "")
+    after = server().page(PODS, "", before)
+    assert after.found is before.found and (before.at, after.at) == ("a", "b") and len(read) == 1
+    changed = server().page(PODS, "", before)
+    assert [each.item["spec"]["n"] for each in changed.found] == [1e21, 2]
+
+
+def test_an_accepted_object_is_not_read_again(connections: Connections) -> None:
+    """The answer to a write is the whole object; only a refusal says anything. All is sent on one connection."""
+    connections.answers = [(200, "not JSON"), (201, "{}"), (422, '{"reason":"Invalid"}'), (500, "a text")]
+    asked = server()
+    answers = [asked.write("PUT", "/x", b"{}") for _ in range(4)]
+    assert answers == [(200, {}), (201, {}), (422, {"reason": "Invalid"}), (500, {"message": "a text"})]
+    assert connections.opened == 1 and connections.sent[0] == ("PUT", "/x", b"{}")
+
+
+def test_a_connection_that_is_lost_is_opened_again_once(connections: Connections) -> None:
+    """A server may close one that was idle; one that never answers has ended."""
+    connections.answers = [OSError("reset"), (200, '{"a":1}')]
+    assert server().ask("GET", "/x") == (200, {"a": 1}) and connections.opened == 2
+    connections.answers = [OSError("reset"), TimeoutError()]
+    with pytest.raises(Failed, match="the target kube-apiserver no longer answers: no answer in time"):
+        server().ask("POST", "/x", {})
