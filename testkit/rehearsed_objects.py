@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import base64
+import gzip
+import json
 from typing import Any
+
+import yaml
 
 from testkit.lab_cluster import until
 from upgrader.adapters.kube import KubeAdapter
@@ -17,6 +21,7 @@ __all__ = [
     "SERVICES",
     "crd",
     "create_when_served",
+    "helm_record",
     "item",
     "key",
     "usual_objects",
@@ -54,6 +59,15 @@ def crd(plural: str, schema: dict[str, Any], **more: Any) -> dict[str, Any]:
 def item(api_version: str, kind: str, name: str, **content: Any) -> dict[str, Any]:
     """An object."""
     return {"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, **content}
+
+
+def helm_record(release: str, *documents: dict[str, Any]) -> dict[str, Any]:
+    """As Helm keeps the first revision of a release in a Secret; the documents of its manifest are in YAML."""
+    content = {"name": release, "namespace": "default", "version": 1, "manifest": yaml.safe_dump_all(documents)}
+    packed = base64.b64encode(gzip.compress(json.dumps(content).encode()))
+    made = item("v1", "Secret", f"sh.helm.release.v1.{release}.v1", type="helm.sh/release.v1")
+    made["metadata"]["labels"] = {"owner": "helm", "name": release}
+    return {**made, "data": {"release": base64.b64encode(packed).decode()}}
 
 
 def usual_objects(kube: KubeAdapter) -> None:
@@ -127,8 +141,13 @@ def usual_objects(kube: KubeAdapter) -> None:
         ),
     ):
         kube.create(kind, made, "default")
+    plain = item("example.com/v1", "Plain", "one", spec={"token": SECRET})
+    web = item("apps/v1", "Deployment", "web", spec=of_pods)
+    service = item("v1", "Service", "web", spec={"type": "NodePort", "selector": labels, "ports": [{"port": 80}]})
+    password = item("v1", "Secret", "new", stringData={"password": SECRET})
+    kube.create(SECRETS, helm_record("web", web, service, password, plain), "default")
     kube.create(CRDS, crd("plains", {"type": "object", "x-kubernetes-preserve-unknown-fields": True}))
-    create_when_served(kube, "plains", item("example.com/v1", "Plain", "one", spec={"token": SECRET}))
+    create_when_served(kube, "plains", plain)
 
 
 def create_when_served(kube: KubeAdapter, plural: str, made: dict[str, Any]) -> None:

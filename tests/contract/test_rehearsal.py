@@ -20,6 +20,7 @@ from testkit.rehearsed_objects import (
     SERVICES,
     crd,
     create_when_served,
+    helm_record,
     item,
     key,
     usual_objects,
@@ -75,6 +76,7 @@ def test_an_ordinary_cluster_has_no_warning(ordinary: RehearsedData) -> None:
     assert found[ADDED].reason == DEFAULT
     counts = result.counts
     assert counts["created"] > 100 and counts["updated"] > 100 and counts["unproven"] < 10, result
+    assert counts["manifests"] == 4, result
 
 
 def test_a_host_of_the_inventorys_group_finds_the_same_and_keeps_nothing(ordinary: RehearsedData) -> None:
@@ -117,6 +119,7 @@ def seeded(tmp_path_factory: pytest.TempPathFactory, images: Path) -> Found:
         usual_objects(kube)
         ports = {"ports": [{"port": 80}], "externalIPs": [BAD_ADDRESS]}
         kube.create(SERVICES, item("v1", "Service", "old-address", spec=ports), "default")
+        kube.create(SECRETS, helm_record("shop", item("v1", "Service", "of-helm", spec=ports)), "default")
         workload = item("scheduling.k8s.io/v1alpha2", "PodGroup", "group", spec={"schedulingPolicy": {"basic": {}}})
         kube.create(Kind("scheduling.k8s.io/v1alpha2", "podgroups"), workload, "default")
         webhook = {"strategy": "Webhook", "webhook": {"conversionReviewVersions": ["v1"], "clientConfig": WEBHOOK}}
@@ -180,6 +183,12 @@ def test_an_object_that_only_a_new_one_would_fail_for_is_named(seeded: Found) ->
     assert ("rehearsal.update", "services") not in seeded
 
 
+def test_a_manifest_that_helm_could_not_apply_any_more_is_named(seeded: Found) -> None:
+    """With its release: the object itself was deleted."""
+    found = seeded["rehearsal.manifest", "services"]
+    assert found.names == ("default/of-helm of release default/shop",) and "spec.externalIPs[0]" in found.reason, found
+
+
 def test_what_a_webhook_converts_is_unknown(seeded: Found) -> None:
     """It can't be asked."""
     assert seeded["rehearsal.conversion", "converteds.example.com"].names == ("converteds.example.com",)
@@ -206,6 +215,7 @@ def test_nothing_else_is_found(seeded: Found) -> None:
         ("rehearsal.gone", "podgroups.scheduling.k8s.io"),
         ADDED,
         ("rehearsal.create", "services"),
+        ("rehearsal.manifest", "services"),
         ("rehearsal.unproven", PLAINS),
         ("rehearsal.conversion", "converteds.example.com"),
     }

@@ -37,8 +37,9 @@ def print_rehearsal(rehearsed: Rehearsed, stream: TextIO | None = None) -> None:
         out.print(Text(" ✔ the target reads and writes every object as the running version does", style="green"))
     if counts:
         out.print(
-            f" {counts['objects']:,} objects: {counts['read']:,} reads, {counts['updated']:,} updates and "
-            f"{counts['created']:,} creations were compared in {result.seconds:,.0f} s, with "
+            f" {counts['objects']:,} objects: {counts['read']:,} reads, {counts['updated']:,} updates, "
+            f"{counts['created']:,} creations and {counts['manifests']:,} manifests of Helm releases were compared in "
+            f"{result.seconds:,.0f} s, with "
             f"{result.peak_bytes >> 20:,} MiB of memory at most"
         )
         if counts["unproven"]:

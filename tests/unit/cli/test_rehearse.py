@@ -20,7 +20,7 @@ from upgrader.steps.backup.identity_file import write_identity
 from upgrader.steps.backup.verify import BackupFile
 from upgrader.steps.rehearsal.result import Result
 
-COUNTS = {"objects": 1200, "read": 1300, "updated": 1100, "created": 1000, "unproven": 4}
+COUNTS = {"objects": 1200, "read": 1300, "updated": 1100, "created": 1000, "manifests": 30, "unproven": 4}
 GONE = Finding("rehearsal.gone", "error", "webs are stored", "2 of webs: a/b", "delete them")
 
 
@@ -41,9 +41,8 @@ def test_a_target_that_does_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     shown, blocked = invoke(monkeypatch, ())
     assert not blocked and "v1.36.3 → v1.37.1, on controller-1" in shown
     assert "the target reads and writes every object as the running version does" in shown
-    assert "1,200 objects: 1,300 reads, 1,100 updates and 1,000 creations were compared in 41 s" in " ".join(
-        shown.split()
-    )
+    compared = "1,200 objects: 1,300 reads, 1,100 updates, 1,000 creations and 30 manifests of Helm releases were"
+    assert f"{compared} compared in 41 s" in " ".join(shown.split())
     assert "4 of them prove nothing" in shown
 
 

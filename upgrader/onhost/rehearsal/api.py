@@ -14,11 +14,14 @@ from urllib.parse import quote
 from upgrader.onhost.common.questions import Failed
 
 _SECONDS = 60.0
-_PAGE = 250
+_FIRST, _MOST = 25, 250
+_PAGE_CHARACTERS = 4 << 20
+"""Of a page after the first one, more or less: Secrets may have a megabyte each."""
 _ESCAPED = re.compile("[<>&\u2028\u2029]")
 """What Go's encoder escapes; outside of strings, JSON has none of them."""
 
 
+_JSON = "application/json"
 _ITEMS = '"items":['
 _SCAN = json.JSONDecoder().raw_decode
 
@@ -82,6 +85,12 @@ class Page(NamedTuple):
     text: str = ""
     """The JSON of all that was `found`, as the server wrote it."""
 
+    @property
+    def next_limit(self) -> int:
+        """How many objects the next page should have at most, for the size of these."""
+        fitting = _PAGE_CHARACTERS * len(self.found) // max(1, len(self.text))
+        return max(1, min(_MOST, fitting)) if self.found else _FIRST
+
 
 def _objects(text: str, at: int, resource: Resource) -> tuple[list[Listed], int]:
     """Those of a JSON array that begins at a place of the text, and where it ends. Servers write no blanks."""
@@ -103,7 +112,7 @@ class Api:
     def __init__(self, name: str, port: int, token: str, certificate: str) -> None:
         self.name = name
         self._port = port
-        self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        self._authorization = f"Bearer {token}"
         self._tls = ssl.create_default_context(cafile=certificate)
         self._tls.check_hostname = False
         self._tls.verify_flags &= ~getattr(ssl, "VERIFY_X509_STRICT", 0)
@@ -114,12 +123,13 @@ class Api:
         status, text = self._exchange(method, path, None if body is None else as_go_has_it(body))
         return status, _answer(text)
 
-    def write(self, method: str, path: str, body: bytes) -> tuple[int, dict[str, Any]]:
-        """Status and answer, which is not read where the server has accepted the `body`."""
-        status, text = self._exchange(method, path, body)
+    def write(self, method: str, path: str, body: bytes, form: str = _JSON) -> tuple[int, dict[str, Any]]:
+        """Status and answer, which is not read where the server has accepted the `body`; `form`: its media type."""
+        status, text = self._exchange(method, path, body, form)
         return status, {} if status in (200, 201) else _answer(text)
 
-    def _exchange(self, method: str, path: str, sent: bytes | None) -> tuple[int, bytes]:
+    def _exchange(self, method: str, path: str, sent: bytes | None, form: str = _JSON) -> tuple[int, bytes]:
+        headers = {"Authorization": self._authorization, "Content-Type": form}
         for last in (False, True):
             connection = getattr(self._own, "connection", None)
             if connection is None:
@@ -127,7 +137,7 @@ class Api:
                     "127.0.0.1", self._port, timeout=_SECONDS, context=self._tls
                 )
             try:
-                connection.request(method, path, body=sent, headers=self._headers)
+                connection.request(method, path, body=sent, headers=headers)
                 response = connection.getresponse()
                 return response.status, response.read()
             except (OSError, http.client.HTTPException) as error:
@@ -165,11 +175,16 @@ class Api:
             found += [(group["name"], version) for version in versions]
         return found
 
-    def page(self, resource: Resource, at: str, same: Page | None = None) -> Page:
-        """Objects from `at` on ("": from the first one). `same`: the same page of the other server at the same version,
-        whose objects are not read twice where both servers have written them alike.
+    def page(
+        self, resource: Resource, at: str, same: Page | None = None, limit: int = _FIRST, selector: str = ""
+    ) -> Page:
+        """Objects from `at` on ("": from the first one), at most `limit`. `same`: the same page of the other server at
+        the same version, whose objects are not read twice where both servers have written them alike. `selector`: of
+        labels.
         """
-        status, answer = self._exchange("GET", f"{resource.path()}?limit={_PAGE}&continue={quote(at)}", None)
+        selected = f"&labelSelector={quote(selector)}" if selector else ""
+        path = f"{resource.path()}?limit={limit}&continue={quote(at)}{selected}"
+        status, answer = self._exchange("GET", path, None)
         if status != 200:
             return Page([], refused=_answer(answer))
         text = answer.decode("utf-8", "surrogatepass")

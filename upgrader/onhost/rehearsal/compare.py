@@ -10,7 +10,9 @@ from typing import Any, NamedTuple
 from upgrader.onhost.common.questions import Failed
 from upgrader.onhost.rehearsal.api import Api, Listed, Page, Resource
 from upgrader.onhost.rehearsal.discovery import custom_resources, served
+from upgrader.onhost.rehearsal.manifests import SELECTOR
 from upgrader.onhost.rehearsal.objects import key_of, owner
+from upgrader.onhost.rehearsal.releases import RECORDED_IN, RECORDS, Manifests
 from upgrader.onhost.rehearsal.requests import Outcome, Pair, Requests
 
 _AT_ONCE = 4
@@ -39,8 +41,9 @@ class _Found:
     def add(self, what: str, resource: str, why: str, key: tuple[str, str] | None = None) -> None:
         found = self.all.setdefault(_Why(what, resource, why), {"count": 0, "names": []})
         found["count"] += 1
-        if key is not None and len(found["names"]) < _NAMES:
-            found["names"].append("/".join(part for part in key if part))
+        name = "/".join(part for part in key or () if part)
+        if name and name not in found["names"] and len(found["names"]) < _NAMES:
+            found["names"].append(name)
 
 
 class Comparison:
@@ -58,7 +61,7 @@ class Comparison:
         """Request and resource, where one object has shown what the target does."""
         self._of_copy = 0
         """How many objects were in the copy before a server started."""
-        self.counts = {"objects": 0, "read": 0, "updated": 0, "created": 0, "unproven": 0}
+        self.counts = {"objects": 0, "read": 0, "updated": 0, "created": 0, "manifests": 0, "unproven": 0}
         """`unproven`: what both versions refused, so that it says nothing about the upgrade."""
 
     def findings(self) -> list[dict[str, Any]]:
@@ -83,6 +86,8 @@ class Comparison:
                     self._found.add("unfinished", name, "")
                 elif name not in skipped:
                     self._compare(pool, before[key], after.get(key), write=write)
+            if write:
+                self._releases(pool, Manifests(self._requests, before, after, skipped), before)
         if self.counts["objects"] and not self._of_copy:
             raise Failed(
                 "the running version serves none of the copy's objects, but only what it has made at its start: check "
@@ -93,17 +98,16 @@ class Comparison:
         """All CustomResourceDefinitions; `known`: what is served."""
         return [each.item for each in self._listed(known[_CRDS][0])] if _CRDS in known else []
 
-    def _listed(self, resource: Resource) -> Iterator[Listed]:
+    def _listed(self, resource: Resource, selector: str = "") -> Iterator[Listed]:
         """All objects that the current version has; notes it where they can't be listed."""
-        at = ""
+        page = self._current.page(resource, "", selector=selector)
         while True:
-            page = self._current.page(resource, at)
             if page.refused is not None:
                 self._unlisted(resource, page.refused)
             yield from page.found
-            at = page.at
-            if not at:
+            if not page.at:
                 return
+            page = self._current.page(resource, page.at, limit=page.next_limit, selector=selector)
 
     def _converted(self, definitions: list[dict[str, Any]]) -> set[str]:
         """Custom resources that a webhook converts, which can't be asked here; notes all that are custom."""
@@ -165,21 +169,40 @@ class Comparison:
     def _pages(self, pool: ThreadPoolExecutor, pair: Pair) -> Iterator[tuple[Page, Page]]:
         """Each page of both versions. The next one is read while the objects of one are tried."""
 
-        def read(at: str, there: str | None) -> tuple[Page, Page]:
-            before = self._current.page(pair.old, at)
+        def read(last: Page, there: Page) -> tuple[Page, Page]:
+            limit = last.next_limit
+            before = self._current.page(pair.old, last.at, limit=limit)
             # What comes after an object that can't be read isn't listed: each is asked for by its name.
-            if there is None or before.refused is not None:
-                return before, Page([])
-            return before, self._target.page(pair.new, there, before if pair.old.version == pair.new.version else None)
+            if before.refused is not None or there.refused is not None or (last.at and not there.at):
+                return before, there._replace(found=[], at="")
+            same = before if pair.old.version == pair.new.version else None
+            return before, self._target.page(pair.new, there.at, same, limit)
 
-        reading = pool.submit(read, "", "")
+        reading = pool.submit(read, Page([]), Page([]))
         while True:
             before, after = reading.result()
             if before.at:
-                reading = pool.submit(read, before.at, after.at if after.refused is None and after.at else None)
+                reading = pool.submit(read, before, after)
             yield before, after
             if not before.at:
                 return
+
+    def _releases(
+        self, pool: ThreadPoolExecutor, manifests: Manifests, served: dict[tuple[str, str], list[Resource]]
+    ) -> None:
+        """Try all that Helm's records have."""
+        for key in RECORDED_IN:
+            for each in self._listed(served[key][0], SELECTOR) if key in served else ():
+                if time.monotonic() >= self._until:
+                    self._found.add("unfinished", RECORDS, "")
+                    return
+                for tried in pool.map(manifests.tried, manifests.new(each.item)):
+                    self.counts["manifests"] += 1
+                    for outcome in tried.outcomes:
+                        if outcome.what == "unproven":
+                            self.counts["unproven"] += 1
+                        elif outcome.what:
+                            self._found.add(outcome.what, tried.resource, outcome.why, ("", tried.name))
 
     def _note(self, resource: str, key: tuple[str, str], outcome: Outcome) -> None:
         if outcome.request:

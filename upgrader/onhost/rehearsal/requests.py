@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 from upgrader.onhost.rehearsal.api import Api, Listed, Resource, as_go_has_it
@@ -12,6 +14,7 @@ from upgrader.onhost.rehearsal.words import reason
 __all__ = ["Outcome", "Pair", "Requests"]
 
 _CONFLICT = 409
+_APPLY, _YAML = "application/apply-patch+yaml", "application/yaml"
 _DRY_RUN = "dryRun=All&fieldValidation=Ignore"
 """Unknown fields are no reason to refuse a request, but by default a server looks for them, to warn of them."""
 _ALSO_OTHERS = ("events.events.k8s.io",)
@@ -86,13 +89,47 @@ class Requests:
                 found.append(Outcome("", what, ", ".join(sorted(places))))
         return found
 
+    def manifest(self, pair: Pair, text: bytes, namespace: str, name: str) -> list[Outcome]:
+        """Of a document of a release's manifest, in YAML: applied as Helm 4 does it, and created; `name` "": the server
+        gives it one.
+        """
+
+        def refused(request: str, api: Api, resource: Resource, names: FieldNames) -> str | None:
+            if request == "update":
+                path = f"{resource.path(namespace, name)}?{_DRY_RUN}&fieldManager=helm&force=true"
+                status, answer = api.write("PATCH", path, text, _APPLY)
+            else:
+                status, answer = api.write("POST", f"{resource.path(namespace)}?{_DRY_RUN}", text, _YAML)
+            # Only what is valid, and admitted, is compared with what is stored.
+            if status in (200, 201) or answer.get("reason") == "AlreadyExists":
+                return None
+            # All of the text's words are the object's own.
+            return reason(answer, {"manifest": text.decode("utf-8", "replace")}, names.of(resource))
+
+        requests = (("update", "patch"), ("create", "create")) if name else (("create", "create"),)
+        return [
+            self._compared(partial(refused, request), pair, request, "manifest")
+            for request, verb in requests
+            if verb in pair.old.verbs and verb in pair.new.verbs
+        ]
+
     def _tried(self, request: str, pair: Pair, before: Listed, after: Listed) -> Outcome:
-        """The target is asked first: what it accepts is no finding, whatever the current version does with it."""
-        why = self._refused(request, self._target, pair.new, after, self._new_names)
+        def refused(api: Api, resource: Resource, names: FieldNames) -> str | None:
+            return self._refused(request, api, resource, after if api is self._target else before, names)
+
+        return self._compared(refused, pair, request, request)
+
+    def _compared(
+        self, refused: Callable[[Api, Resource, FieldNames], str | None], pair: Pair, request: str, what: str
+    ) -> Outcome:
+        """The target is asked first: what it accepts is no finding, whatever the current version does with it.
+        `refused`: why one refuses a dry run, or None.
+        """
+        why = refused(self._target, pair.new, self._new_names)
         if why is None:
             return Outcome(request)
-        today = self._refused(request, self._current, pair.old, before, self._old_names)
-        return Outcome(request, request, why) if today is None else Outcome(request, "unproven", today)
+        today = refused(self._current, pair.old, self._old_names)
+        return Outcome(request, what, why) if today is None else Outcome(request, "unproven", today)
 
     def _refused(self, request: str, api: Api, resource: Resource, listed: Listed, names: FieldNames) -> str | None:
         """The reason, or None where a dry run of the request passes."""

@@ -76,6 +76,28 @@ def _create(found: Difference) -> Finding:
     return Finding("rehearsal.create", "error", title, found.said, remedy)
 
 
+def _manifest(found: Difference) -> Finding:
+    title = f"the target refuses {found.resource} as Helm's records have them"
+    remedy = (
+        "Upgrade the releases with values or charts that fix it. Helm could neither apply nor restore these manifests."
+    )
+    return Finding("rehearsal.manifest", "error", title, found.said, remedy)
+
+
+def _manifest_gone(found: Difference) -> Finding:
+    title = f"Helm's records have {found.resource} at version {found.reason}, which the target does not serve"
+    remedy = "Upgrade the releases with charts for another version first. Otherwise, Helm fails for them afterwards."
+    return Finding("rehearsal.manifest-gone", "error", title, found.objects, remedy)
+
+
+def _manifest_unread(found: Difference) -> Finding:
+    title = "manifests in Helm's records can't be read, so they were not tried"
+    remedy = (
+        "Check them with `helm get manifest`: each document needs a kind, an apiVersion, and metadata in block style."
+    )
+    return Finding("rehearsal.manifest-unread", "unknown", title, found.objects, remedy)
+
+
 def _changed(found: Difference) -> Finding:
     title = f"the target reads other values in {found.resource}, or none"
     remedy = "Check that clients of these fields work with the target's values, and without the missing ones."
@@ -126,6 +148,9 @@ _FINDINGS: Mapping[str, Callable[[Difference], Finding]] = {
     "unreadable": _unreadable,
     "update": _update,
     "create": _create,
+    "manifest": _manifest,
+    "manifest-gone": _manifest_gone,
+    "manifest-unread": _manifest_unread,
     "changed": _changed,
     "added": _added,
     "no-update": _unproven,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from upgrader.onhost.rehearsal.api import Listed, Page, Resource
@@ -42,9 +43,12 @@ class FakeApi:
         self.asked: list[tuple[str, str]] = []
         """Each request for an object or a page: its method, and the object's name or \"\"."""
 
-    def write(self, method: str, path: str, body: bytes) -> tuple[int, dict[str, Any]]:
-        """As `Api.write`."""
-        return self.ask(method, path, json.loads(body))
+    def write(self, method: str, path: str, body: bytes, form: str = "application/json") -> tuple[int, dict[str, Any]]:
+        """As `Api.write`. Of YAML, only the name is read."""
+        if form == "application/json":
+            return self.ask(method, path, json.loads(body))
+        found = re.search(r"\bname: (\S+)", body.decode())
+        return self.ask(method, path, {"metadata": {"name": found[1] if found else ""}})
 
     def ask(self, method: str, path: str, body: Any = None) -> tuple[int, dict[str, Any]]:
         """As `Api.ask`."""
@@ -55,13 +59,15 @@ class FakeApi:
         if (method, name) in self.refused:
             return 422, self.refused[method, name]
         found = next((each for each in self.objects if each["metadata"]["name"] == name), None)
-        return (201, body) if method == "POST" else (200, found) if found else (404, {"message": "not found"})
+        return (
+            (201, body) if method in ("PATCH", "POST") else (200, found) if found else (404, {"message": "not found"})
+        )
 
     def resources(self) -> dict[tuple[str, str], list[Resource]]:
         """As `Api.resources`."""
         return {(self.served.group, self.served.plural): [self.served, *self.versions]}
 
-    def page(self, resource: Resource, at: str, same: Page | None = None) -> Page:
+    def page(self, resource: Resource, at: str, same: Page | None = None, limit: int = 0, selector: str = "") -> Page:
         """As `Api.page`: one object a page."""
         assert resource in (self.served, *self.versions)
         self.asked.append(("GET", ""))

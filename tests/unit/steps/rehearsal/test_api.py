@@ -12,7 +12,7 @@ import pytest
 
 from upgrader.onhost.common.questions import Failed
 from upgrader.onhost.rehearsal import api
-from upgrader.onhost.rehearsal.api import Api, Page, Resource
+from upgrader.onhost.rehearsal.api import Api, Listed, Page, Resource
 
 PODS = Resource("", "pods", "v1", "Pod", True, ("list", "update"))
 WIDGETS = Resource("example.com", "widgets", "v1", "Widget", True, ("list", "update"))
@@ -72,11 +72,18 @@ def test_objects_are_sent_as_they_were_listed(connections: Connections) -> None:
     """Byte by byte, with what lists leave out: so nothing is changed by reading and writing it here."""
     connections.answers = [(200, typed(ITEM, ITEM, at="more")), (200, '{"metadata":')]
     page = server().page(PODS, "a/b")
-    assert connections.sent[0][1] == "/api/v1/pods?limit=250&continue=a/b"
+    assert connections.sent[0][1] == "/api/v1/pods?limit=25&continue=a/b"
     assert (len(page.found), page.at, page.refused) == (2, "more", None)
     found = page.found[1]
     assert found.body.decode() == f'{{"kind":"Pod","apiVersion":"v1",{ITEM[1:]}'
     assert found.item == json.loads(found.body) and found.item["metadata"]["name"] == "é"
+
+
+def test_pages_of_large_objects_have_few() -> None:
+    """Some Secrets have a megabyte each: 250 of them in memory, twice, would be most of what a rehearsal may have."""
+    limits = [Page([]).next_limit]
+    limits += [Page([Listed({}, b"")] * 25, text="x" * size).next_limit for size in (25_000, 25_000_000, 250_000_000)]
+    assert limits == [25, 250, 4, 1]
 
 
 def test_custom_objects_have_their_kind_in_lists(connections: Connections) -> None:

@@ -59,7 +59,7 @@ class LateApi(FakeApi):
         found = {("apiextensions.k8s.io", "customresourcedefinitions"): [DEFINITIONS]}
         return found | ({("example.com", "widgets"): [WIDGETS]} if self._ever and self._asked > 2 else {})
 
-    def page(self, resource: Resource, at: str, same: Page | None = None) -> Page:
+    def page(self, resource: Resource, at: str, same: Page | None = None, limit: int = 0, selector: str = "") -> Page:
         if resource == WIDGETS:
             return Page(list(map(Listed.of, self.objects)))
         versions, names = [{"name": "v1", "served": True}], {"plural": "widgets"}
@@ -111,7 +111,7 @@ def test_what_only_the_target_refuses_is_a_finding() -> None:
         ("create", "deployments.apps"): (WHY, 1, ["default/one"]),
         ("update", "deployments.apps"): (WHY, 1, ["default/two"]),
     }
-    assert counts == {"objects": 2, "read": 2, "updated": 2, "created": 2, "unproven": 0}
+    assert counts == {"objects": 2, "read": 2, "updated": 2, "created": 2, "manifests": 0, "unproven": 0}
 
 
 def test_the_running_version_is_asked_only_about_what_the_target_refuses() -> None:
