@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -27,6 +27,7 @@ from upgrader.steps.backup.verify import BackupFile
 from upgrader.steps.plan import Plan
 from upgrader.steps.rehearsal.differences import findings_of
 from upgrader.steps.rehearsal.from_backup import BackupRehearsal
+from upgrader.steps.rehearsal.redacted import redacted
 from upgrader.steps.rehearsal.rehearsal import Rehearsal
 from upgrader.steps.rehearsal.rehearsal_host import RehearsalHost
 from upgrader.steps.rehearsal.result import Result
@@ -56,6 +57,11 @@ class Rehearsed:
     def blocked(self) -> bool:
         """Whether the target is known to break something, or something could not be compared."""
         return blocking(self.findings)
+
+    def redacted(self) -> Rehearsed:
+        """The same without names that users chose: of objects, releases, policies, custom resources and hosts."""
+        result = redacted(self.result)
+        return replace(self, result=result, findings=tuple(findings_of(result.differences)))
 
     def refuse_if_blocked(self, *, seen: bool = False) -> None:
         """Raise Blocked where it is. `seen`: the findings are still on the screen."""

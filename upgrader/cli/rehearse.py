@@ -37,6 +37,12 @@ __all__ = ["rehearse"]
     "--identity.",
 )
 @click.option("--identity", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False), help=IDENTITY_HELP)
+@click.option(
+    "--redacted",
+    is_flag=True,
+    help="Print placeholders for the names of objects, releases, policies, custom resources and hosts, each the same "
+    "throughout. Progress messages, and the record in runs/, keep the names.",
+)
 @OUTPUT
 @click.pass_context
 def rehearse(
@@ -45,6 +51,7 @@ def rehearse(
     on: str | None,
     here: Path | None,
     identity: Path | None,
+    redacted: bool,
     output: Output,
 ) -> None:
     """Try the target's kube-apiserver on a copy of this cluster's data, beside the version that runs.
@@ -69,7 +76,13 @@ def rehearse(
     compared, or a controller or HOST failed, 5 the API or Helm failed, 6 another run holds the lock.
     """
     if context.invoked_subcommand is not None:
-        for option, given in (("--to", target), ("--on", on), ("--here", here), ("--identity", identity)):
+        for option, given in (
+            ("--to", target),
+            ("--on", on),
+            ("--here", here),
+            ("--identity", identity),
+            ("--redacted", redacted or None),
+        ):
             if given is not None:
                 raise UsageError(
                     f"{option} has no meaning for `rehearse {context.invoked_subcommand}`",
@@ -93,6 +106,7 @@ def rehearse(
 
     backup = open_backup(here, identity) if here is not None and identity is not None else None
     rehearsed = rehearse_upgrade(folder, target, shown, on, backup)
+    rehearsed = rehearsed.redacted() if redacted else rehearsed
     seen = False
     if output != "table":
         print_plain(_described(rehearsed), output)

@@ -18,6 +18,7 @@ from upgrader.model.finding import Finding
 from upgrader.model.version import KubernetesVersion
 from upgrader.steps.backup.identity_file import write_identity
 from upgrader.steps.backup.verify import BackupFile
+from upgrader.steps.rehearsal.differences import Difference, findings_of
 from upgrader.steps.rehearsal.result import Result
 
 COUNTS = {"objects": 1200, "read": 1300, "updated": 1100, "created": 1000, "manifests": 30, "unproven": 4}
@@ -54,6 +55,38 @@ def test_a_target_that_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     found = json.loads(shown)
     assert blocked and found["blocked"] is True and found["counts"] == COUNTS
     assert found["findings"][0]["id"] == "rehearsal.gone" and found["controller"] == "controller-1"
+
+
+def test_names_are_left_out_where_others_read_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For artifacts of CI: what users named has the same placeholder throughout, also in the error; what Kubernetes
+    names stays.
+    """
+    denied = "ValidatingAdmissionPolicy acme-rules with binding acme-all denied request: …"
+    differences = (
+        Difference("create", "services", "spec.externalIPs[0]: …", 2, ("acme/pay", "acme-2/pay", "acme/pay")),
+        Difference("manifest", "services", denied, 1, ("acme/pay of release acme-2/shop",)),
+        Difference("manifest-unread", "manifests in Helm's records", "", 1, ("a document of release acme-2/shop",)),
+        Difference("gone", "acmes.acme.example.com", "", 1, ("acme",)),
+        Difference("gone", "podgroups.scheduling.k8s.io", "", 1, ("acme/group",)),
+        Difference("create", "namespaces", denied, 1, ("acme",)),
+    )
+    result = Result("acme-cp-1", differences, COUNTS, 41.4, 900 << 20, "acme-build")
+    versions = KubernetesVersion(1, 36, 3), KubernetesVersion(1, 37, 1)
+    rehearsed = Rehearsed(*versions, result, tuple(findings_of(differences)))
+    monkeypatch.setattr("upgrader.app.rehearsal.rehearse", lambda *_: rehearsed)
+    for more in ((), ("-o", "json")):
+        done = CliRunner().invoke(cli, ["rehearse", "--redacted", *more])
+        assert isinstance(done.exception, Blocked)
+        said = f"{done.output} {done.exception.message}"
+        assert "acme" not in said and "scheduling.k8s.io" in said
+    found = json.loads(done.stdout)
+    assert (found["controller"], found["rehearsal_host"]) == ("host-1", "host-2")
+    said = [each["diagnosis"] for each in found["findings"]]
+    assert said[0].startswith("2 of services: namespace-1/object-1, namespace-2/object-2, namespace-1/object-1.")
+    assert said[1].startswith("1 of services: namespace-1/object-1 of release namespace-2/release-1. The target says: ")
+    assert "ValidatingAdmissionPolicy policy-1 with binding binding-1 denied request" in said[1]
+    assert said[2].endswith("a document of release namespace-2/release-1")
+    assert said[3] == "1 of custom-resource-1: object-3" and said[5].startswith("1 of namespaces: namespace-1.")
 
 
 def test_where_it_was_compared(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,70 @@
+"""A rehearsal's result without names that a user chose, for artifacts that others can download."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from upgrader.steps.rehearsal.differences import Difference
+from upgrader.steps.rehearsal.result import Result
+
+__all__ = ["redacted"]
+
+_POLICY = re.compile(r"((?:Policy|policy) )(\S+)( with binding )?(\S+)?(?= denied request)")
+_KUBERNETES = ".k8s.io"
+
+
+def redacted(result: Result) -> Result:
+    """The result with each name of an object, a namespace, a release, a policy, a custom resource and a host replaced
+    by the same word wherever it is. What Kubernetes declares stays: kinds, versions, fields.
+    """
+    names = _Names()
+    return replace(
+        result,
+        controller=names.of("host", result.controller),
+        rehearsal_host=names.of("host", result.rehearsal_host),
+        differences=tuple(names.difference(each) for each in result.differences),
+    )
+
+
+class _Names:
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, str], str] = {}
+        self._counts: dict[str, int] = {}
+
+    def of(self, kind: str, name: str) -> str:
+        """The word for a name of a kind; "" for none."""
+        if name and (kind, name) not in self._known:
+            self._counts[kind] = self._counts.get(kind, 0) + 1
+            self._known[kind, name] = f"{kind}-{self._counts[kind]}"
+        return self._known.get((kind, name), "")
+
+    def difference(self, found: Difference) -> Difference:
+        """One with its names replaced."""
+        names = tuple(self._object(found.resource, each) for each in found.names)
+        return replace(found, resource=self._resource(found.resource), reason=self._reason(found.reason), names=names)
+
+    def _object(self, resource: str, text: str) -> str:
+        """`NAMESPACE/NAME`, or `NAMESPACE/NAME of release NAMESPACE/NAME`."""
+        what, of, release = text.partition(" of release ")
+        shown = what if what == "a document" else self._key(resource, what)
+        return shown + of + (self._key("release", release) if release else "")
+
+    def _key(self, kind: str, key: str) -> str:
+        namespace, _, name = key.rpartition("/")
+        # An object of one name may be another one in another namespace.
+        alias = self.of("release" if kind == "release" else "object", f"{kind} {key}")
+        if kind == "namespaces":
+            alias = self.of("namespace", name)
+        return f"{self.of('namespace', namespace)}/{alias}" if namespace else alias
+
+    def _resource(self, resource: str) -> str:
+        group = resource.partition(".")[2]
+        return self.of("custom-resource", resource) if "." in group and not group.endswith(_KUBERNETES) else resource
+
+    def _reason(self, reason: str) -> str:
+        return _POLICY.sub(self._policy, reason)
+
+    def _policy(self, found: re.Match[str]) -> str:
+        bound = f"{found[3]}{self.of('binding', found[4])}" if found[3] else ""
+        return f"{found[1]}{self.of('policy', found[2])}{bound}"
