@@ -55,13 +55,18 @@ class Processes:
                 return path
         raise Failed(f"image {image} has no program {name}")
 
-    def start(self, name: str, command: list[str]) -> None:
-        """Start one. Raises Failed if it can't be."""
+    def start(self, name: str, command: list[str], environment: dict[str, str] | None = None) -> None:
+        """Start one, with no other `environment`. Raises Failed if it can't be."""
         self._given[name] = {part for word in command for part in (*word.split("=", 1), *_BETWEEN.split(word)) if part}
         with open(self._log(name), "wb") as log:
             try:
                 self._started[name] = subprocess.Popen(
-                    command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.work, env={"PATH": "/nowhere"}
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    cwd=self.work,
+                    env={"PATH": "/nowhere", **(environment or {})},
                 )
             except OSError as error:
                 raise Failed(f"{name} can't be started: {error.strerror}") from error

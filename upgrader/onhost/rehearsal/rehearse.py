@@ -126,6 +126,7 @@ def _served(asked: dict[str, Any], processes: Processes, until: float) -> dict[s
                 f"--cert-dir={certificates}",
                 f"--token-auth-file={tokens}",
             ],
+            _garbage(asked["memory"]),
         )
         starting = _Starting(name, secure, token, os.path.join(certificates, "apiserver.crt"))
         missing = processes.wait(name, starting.lacks_more_than_informers, _START_SECONDS)
@@ -138,6 +139,13 @@ def _served(asked: dict[str, Any], processes: Processes, until: float) -> dict[s
     # Admission refuses everything until it has its informers, so that only reading is of use.
     comparison.run(write=not found)
     return {"findings": [*found, *comparison.findings()], "counts": comparison.counts}
+
+
+def _garbage(memory: int) -> dict[str, str]:
+    """A server's environment: its garbage is collected less often than by Go's default (GOGC=100), as each request
+    makes much of it, but all the more often near the share of the `memory` (bytes) that it may have.
+    """
+    return {"GOGC": "300", "GOMEMLIMIT": str(memory * 3 // 8)}
 
 
 def _not_started(name: str, missing: str) -> dict[str, Any]:

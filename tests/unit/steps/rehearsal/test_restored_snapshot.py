@@ -1,4 +1,4 @@
-"""A snapshot of a backup becomes etcd's data in the unit, by etcd's own tool."""
+"""Programs of a rehearsal: etcd's tool makes its data of a backup's snapshot, and servers have limits."""
 
 from __future__ import annotations
 
@@ -51,3 +51,14 @@ def test_a_snapshot_that_can_not_be_restored_ends_it(asked: dict[str, Any], tmp_
     with pytest.raises(Failed, match="sleeper did not end within 0 s"):
         processes.finish("sleeper", ["/bin/sleep", "1000"], 0.0)
     processes.end()
+
+
+def test_both_servers_share_the_memory_of_a_rehearsal(tmp_path: Path) -> None:
+    """They are told how much each may have, and know no other variable of this process."""
+    limits = rehearse._garbage(2 << 30)
+    assert 2 * int(limits["GOMEMLIMIT"]) == (2 << 30) * 3 // 4, "etcd and the program itself have the rest"
+    processes = Processes(str(tmp_path))
+    processes.start("env", ["/usr/bin/env"], limits)
+    assert processes.wait("env", lambda: "not yet", 60.0).startswith("it exited with code 0")
+    names = {line.partition("=")[0] for line in (tmp_path / "env.log").read_text().splitlines()}
+    assert names == {"PATH", "GOGC", "GOMEMLIMIT"}
