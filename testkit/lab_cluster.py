@@ -52,6 +52,8 @@ class LabCluster:
     """How much the clock of the `upgrader` commands is ahead of the nodes'."""
     version: str = OLD
     """The version at which it was adopted."""
+    components: tuple[str, ...] = COMPONENTS
+    """Those whose versions count."""
 
     @property
     def folder(self) -> Path:
@@ -103,7 +105,8 @@ class LabCluster:
 
     def versions(self) -> Mapping[str, str]:
         """Component → the version that runs."""
-        return running_versions(self.kube)
+        found = running_versions(self.kube)
+        return {name: found[name] for name in self.components}
 
     def releases(self) -> Mapping[str, Mapping[str, str]]:
         """Release → its newest revision: `revision`, `status`, and the `uid` of Helm's record of it.

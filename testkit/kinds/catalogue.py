@@ -10,8 +10,13 @@ from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 
+from testkit.kinds.configuration_files import configure_by_files, is_configured_by_files
+from testkit.kinds.external_ca import has_no_ca_key, take_the_ca_keys_away
+from testkit.kinds.external_cloud import is_initialized_by_the_cloud, use_an_external_cloud
 from testkit.kinds.kube_vip import HOW_TO_GET_IT, kube_vip_keeps_the_address, leave_the_address_to
+from testkit.kinds.without_kube_proxy import another_serves_services, give_services_to_another
 from testkit.lab_cluster import LabCluster, until
+from testkit.versions import COMPONENTS
 from testkit.waiting import stretched
 from upgrader.lab import Lab
 from upgrader.lab.hardening import AUDIT_LOG, ENCRYPTED_PREFIX
@@ -46,7 +51,8 @@ class Given:
 @dataclass(frozen=True)
 class Kind:
     """`switches` are options of `upgrader lab up`; `prepare` makes what no option covers, and `program` does so if a
-    program is needed; each proof must be true before the adoption, and after every column.
+    program is needed; each proof must be true before the adoption, and after every column. `components`: those that
+    `upgrader` upgrades.
     """
 
     name: str
@@ -54,6 +60,7 @@ class Kind:
     prepare: Proof | None = None
     proofs: tuple[Proof, ...] = ()
     program: Given | None = None
+    components: tuple[str, ...] = COMPONENTS
 
     @property
     def command(self) -> str:
@@ -317,4 +324,14 @@ KINDS = (
     Kind("debian-13", ("--debian", "13"), proofs=(has_debian_13,)),
     Kind("containerd-2", ("--containerd", CONTAINERD), proofs=(has_containerd_2,)),
     Kind("private-registry", ("--registry",)),
+    Kind("config-files", (), configure_by_files, (is_configured_by_files,)),
+    Kind("external-ca", (), take_the_ca_keys_away, (has_no_ca_key,)),
+    Kind("external-cloud", (), use_an_external_cloud, (is_initialized_by_the_cloud,)),
+    Kind(
+        "no-kube-proxy",
+        (),
+        give_services_to_another,
+        (another_serves_services,),
+        components=tuple(name for name in COMPONENTS if name != "kube-proxy"),
+    ),
 )

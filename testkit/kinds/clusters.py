@@ -22,7 +22,8 @@ def cluster_of(kind: Kind, program: Path | None = None) -> Iterator[LabCluster]:
     Raises AssertionError if the lab isn't of its kind.
     """
     with tempfile.TemporaryDirectory() as home:
-        cluster = LabCluster(f"kinds-{kind.name}-{os.getpid()}", Path(home), Path(home) / "kept")
+        name = f"kinds-{kind.name}-{os.getpid()}"
+        cluster = LabCluster(name, Path(home), Path(home) / "kept", components=kind.components)
         try:
             cluster.lab("up", "--kubernetes", OLD, *kind.switches)
             if kind.prepare:
