@@ -12,23 +12,17 @@ from upgrader.adopt.derive import FlagChange
 from upgrader.adopt.facts import KubeadmFacts
 from upgrader.adopt.files_of_host import files_of_host
 from upgrader.errors import Blocked
+from upgrader.model.components import RELEASE_AND_SECTION
 from upgrader.ports import Hosts
 
 __all__ = ["check_added_files"]
 
-_PLACES = {
-    "kube-apiserver": "`extraArgs` in values/kube-apiserver.yaml",
-    "kube-controller-manager": "`controllerManager.extraArgs` in values/kubernetes.yaml",
-    "kube-scheduler": "`scheduler.extraArgs` in values/kubernetes.yaml",
-}
 _KUBECONFIG = "kubeconfig"
 _NEEDED = {
-    _KUBECONFIG: "Set `{section}.kubeconfig` in values/kubernetes.yaml to the path of its kubeconfig, which has to be "
-    "on every controller.",
+    _KUBECONFIG: "Set {kubeconfig} to the path of its kubeconfig, which has to be on every controller.",
     "service-account-key-file": "Make it on every controller: openssl rsa -in {folder}/sa.key -pubout -out {path}",
 }
 """Flags that can't be empty."""
-_SECTIONS = {"kube-controller-manager": "controllerManager", "kube-scheduler": "scheduler"}
 
 
 def check_added_files(hosts: Hosts, facts: KubeadmFacts, changes: Sequence[FlagChange]) -> None:
@@ -53,7 +47,13 @@ def check_added_files(hosts: Hosts, facts: KubeadmFacts, changes: Sequence[FlagC
                     f"--{change.name}={path}, which its static pod doesn't have; nothing was changed",
                     remedy=_NEEDED.get(
                         change.name,
-                        f'To leave the flag out, set `{change.name}: ""` in {_PLACES[change.component]}. Or create '
+                        f'To leave the flag out, set `{change.name}: ""` in {_place(change, "extraArgs")}. Or create '
                         "the file on every controller.",
-                    ).format(path=path, folder=facts.certificates, section=_SECTIONS.get(change.component, "")),
+                    ).format(path=path, folder=facts.certificates, kubeconfig=_place(change, _KUBECONFIG)),
                 )
+
+
+def _place(change: FlagChange, key: str) -> str:
+    """Where a key of its component is in the values."""
+    release, section = RELEASE_AND_SECTION[change.component]
+    return f"`{'.'.join((*section, key))}` in values/{release}.yaml"

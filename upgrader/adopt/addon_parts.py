@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from upgrader.adopt.pod_metadata import addon_metadata, differing, rendered_metadata
+from upgrader.adopt.variables import variables_of
 from upgrader.errors import Blocked
 from upgrader.model.manifest import objects_in
 from upgrader.ports import KubeObject
@@ -79,9 +80,7 @@ def addon_values(workload: KubeObject) -> dict[str, Any]:
         found["tolerations"] = spec.get("tolerations")
     else:
         # Behind a proxy, kubeadm gives its variables to kube-proxy. A value from elsewhere is refused by `check_addon`.
-        found["extraEnv"] = {
-            item["name"]: str(item.get("value", "")) for item in container.get("env") or () if "valueFrom" not in item
-        }
+        found["extraEnv"] = variables_of(container)
     return {key: value for key, value in found.items() if value}
 
 

@@ -19,6 +19,7 @@ from upgrader.adopt.values import HANDED_OVER, base_values, extra_args, missing_
 from upgrader.adopt.volumes import extra_volumes, with_files
 from upgrader.errors import Blocked
 from upgrader.gates.manifest_workloads import pod_spec
+from upgrader.model.components import RELEASE_AND_SECTION
 from upgrader.model.release import ReleaseSpec, merged
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Helm
@@ -27,12 +28,6 @@ __all__ = ["Derived", "FlagChange", "about_restored_servers", "about_source_addr
 
 Values = dict[str, Any]
 Flags = Mapping[str, tuple[str, ...]]
-
-_RELEASES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
-    "kube-apiserver": {"kube-apiserver": ()},
-    "kubernetes": {"kube-controller-manager": ("controllerManager",), "kube-scheduler": ("scheduler",)},
-}
-"""Release → its components, and where in its values each one's `extraArgs` are."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +75,8 @@ def derive_values(
             ReleaseSpec(release, "kube-system", charts / release, values[release]), target=target, offline=True
         )
 
-    for release, components in _RELEASES.items():
+    for release in ("kube-apiserver", "kubernetes"):
+        components = {name: section for name, (its, section) in RELEASE_AND_SECTION.items() if its == release}
         bare = rendered_offline(release)
         for component, path in components.items():
             lost = missing_flags(facts.component(component), rendered_flags(bare, component))

@@ -2,7 +2,7 @@
 
 The kubelet replaces `$(NAME)` in a value by a variable that stands before it, and takes `$$` for `$`. The charts render
 variables in the order of their names, where another one may stand before it: so what has either is written as the text
-that the program sees.
+that the program sees. Only a reference to a variable with `valueFrom` stays: the charts have their own of these first.
 """
 
 from __future__ import annotations
@@ -14,28 +14,38 @@ from typing import Any
 __all__ = ["seen_variables", "variables_of"]
 
 _SPECIAL = re.compile(r"\$(?:\$|\(([^)]*)\))")
+_DOLLAR = re.compile(r"\$(?:\$|\(([^)]*)\))?")
 
 
 def seen_variables(container: Mapping[str, Any]) -> dict[str, str]:
     """Name → value as the program sees it; of a name that is given twice, the last one. None with `valueFrom`."""
-    seen: dict[str, str] = {}
-
-    def replaced(found: re.Match[str]) -> str:
-        return "$" if found[1] is None else seen.get(found[1], found[0])
-
-    for entry in container.get("env") or ():
-        if "valueFrom" not in entry:
-            seen[str(entry["name"])] = _SPECIAL.sub(replaced, _text(entry))
-    return seen
+    return _replaced(container, "$")
 
 
 def variables_of(container: Mapping[str, Any]) -> dict[str, str]:
     """Name → value for a chart, from which the program sees the same."""
-    written = {str(entry["name"]): _text(entry) for entry in container.get("env") or ()}
+    written = {str(each["name"]): _text(each) for each in container.get("env") or () if "valueFrom" not in each}
     return {
-        name: value.replace("$", "$$") if _SPECIAL.search(written[name]) else value
-        for name, value in seen_variables(container).items()
+        name: value if _SPECIAL.search(written[name]) else written[name]
+        for name, value in _replaced(container, "$$").items()
     }
+
+
+def _replaced(container: Mapping[str, Any], dollar: str) -> dict[str, str]:
+    """Name → value, with `dollar` for each `$` that the program sees."""
+    plain: dict[str, str] = {}
+    known: dict[str, str] = {}
+
+    def replacement(found: re.Match[str]) -> str:
+        return known.get(found[1], f"{dollar}({found[1]})") if found[1] is not None else dollar
+
+    for entry in container.get("env") or ():
+        name = str(entry["name"])
+        if "valueFrom" in entry:
+            known[name] = f"$({name})"
+        else:
+            plain[name] = known[name] = _DOLLAR.sub(replacement, _text(entry))
+    return plain
 
 
 def _text(entry: Mapping[str, Any]) -> str:

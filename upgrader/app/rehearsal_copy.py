@@ -18,7 +18,7 @@ from upgrader.config.load import load_settings
 from upgrader.engine.journal.atomic import write_atomic
 from upgrader.errors import ApiError, UsageError
 from upgrader.model.cluster_copy.copy import ClusterCopy, copy_of
-from upgrader.model.cluster_copy.settings import COMPONENTS
+from upgrader.model.components import COMPONENTS
 from upgrader.model.settings import ReleaseSettings, Settings
 from upgrader.ports import LARGE_AT_ONCE, Kind, Kube, KubeObject
 

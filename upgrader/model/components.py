@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-__all__ = ["COMPONENTS"]
+from collections.abc import Mapping
 
-COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
+__all__ = ["COMPONENTS", "RELEASE_AND_SECTION"]
+
+RELEASE_AND_SECTION: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "kube-apiserver": ("kube-apiserver", ()),
+    "kube-controller-manager": ("kubernetes", ("controllerManager",)),
+    "kube-scheduler": ("kubernetes", ("scheduler",)),
+}
+"""Component → the release that runs it, and the keys that lead to its section of the release's values."""
+COMPONENTS = tuple(RELEASE_AND_SECTION)
 """The components of a control plane, by the names of their containers."""

@@ -28,14 +28,17 @@ from upgrader.ports import Kind
 
 
 def test_a_proxys_variables_are_kube_proxys() -> None:
-    """kubeadm behind a proxy copies them there; NODE_NAME is the chart's own."""
+    """kubeadm behind a proxy copies them there; NODE_NAME is the chart's own. The chart has them in another order, so
+    what another one is part of is written out, but not NODE_NAME, which differs from node to node.
+    """
     env = [
         {"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
-        {"name": "NO_PROXY", "value": "10.0.0.0/8"},
+        {"name": "PROXY", "value": "http://proxy"},
+        {"name": "HTTPS_PROXY", "value": "$(PROXY)/$(NODE_NAME)"},
     ]
     spec = {"containers": [{"name": "kube-proxy", "env": env}]}
     proxy = {"metadata": {"name": "kube-proxy"}, "spec": {"template": {"spec": spec}}}
-    assert addon_values(proxy) == {"extraEnv": {"NO_PROXY": "10.0.0.0/8"}}
+    assert addon_values(proxy) == {"extraEnv": {"HTTPS_PROXY": "http://proxy/$(NODE_NAME)", "PROXY": "http://proxy"}}
 
 
 _CONFIG_MAPS = Kind("v1", "configmaps")

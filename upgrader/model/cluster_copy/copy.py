@@ -10,7 +10,8 @@ from typing import Any
 from upgrader.errors import UsageError
 from upgrader.model.cluster_copy.allowed import NOTHING, word
 from upgrader.model.cluster_copy.objects import LABELS, OBJECTS, TAINTS, copied_object
-from upgrader.model.cluster_copy.settings import COMPONENTS, VALUES, copied_flags, has_form, without_kubeadms
+from upgrader.model.cluster_copy.settings import VALUES, copied_flags, has_form, without_kubeadms
+from upgrader.model.components import COMPONENTS, RELEASE_AND_SECTION
 from upgrader.model.redaction.printable import mask_secrets
 from upgrader.model.version import KubernetesVersion
 
@@ -172,9 +173,9 @@ def copy_of(
     """
     left_out = list[str]()
     flags = dict[str, Mapping[str, str]]()
-    for component, (release, path) in COMPONENTS.items():
+    for component, (release, section) in RELEASE_AND_SECTION.items():
         given: Any = values.get(release)
-        for key in path:
+        for key in (*section, "extraArgs"):
             given = given.get(key) if isinstance(given, Mapping) else None
         if static is not None:
             given = _flags_of_all(component, static.get(component, ()), left_out)

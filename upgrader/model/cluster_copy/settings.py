@@ -12,7 +12,7 @@ from typing import Any
 
 from upgrader.model.cluster_copy.allowed import NOTHING, any_of, fields, flag, number, word
 
-__all__ = ["COMPONENTS", "VALUES", "copied_flags", "has_form", "without_kubeadms"]
+__all__ = ["VALUES", "copied_flags", "has_form", "without_kubeadms"]
 
 _BOOL = r"(?i:true|false)"
 _NUMBER = r"\d{1,9}(?:\.\d{1,6})?"
@@ -73,12 +73,6 @@ _FLAGS: Mapping[str, Mapping[str, str]] = {
     },
     "kube-scheduler": {**_EVERY, **_LEADER},
 }
-COMPONENTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
-    "kube-apiserver": ("kube-apiserver", ("extraArgs",)),
-    "kube-controller-manager": ("kubernetes", ("controllerManager", "extraArgs")),
-    "kube-scheduler": ("kubernetes", ("scheduler", "extraArgs")),
-}
-"""Component → the release that runs it, and where its flags are in the release's values."""
 _KUBEADMS = frozenset(
     [
         "advertise-address",
