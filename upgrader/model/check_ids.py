@@ -216,6 +216,8 @@ WORST_SEVERITY: Mapping[str, Severity] = {
     "kubelets.too-old": "error",
     "machines.not-examined": "unknown",
     "machines.other-node": "error",
+    "machines.unattended-updates": "warning",
+    "machines.updates-unknown": "info",
     "memory.tight": "warning",
     "metrics.outside": "warning",
     "metrics.unanswered": "error",

@@ -59,6 +59,7 @@ from upgrader.preflight.rollouts import check_rollouts
 from upgrader.preflight.served_apis import check_served_apis
 from upgrader.preflight.ssh_access import check_hosts
 from upgrader.preflight.ssh_keys import check_key_files
+from upgrader.preflight.unattended_updates import check_unattended_updates
 from upgrader.preflight.version_skew import check_controller_kubelets, check_version
 from upgrader.preflight.webhooks import check_webhooks
 
@@ -76,6 +77,7 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("node-sources", check_node_sources),
     ("workers", check_workers),
     ("machines", check_machines),
+    ("machines", check_unattended_updates),
     ("disks", check_disks),
     ("clocks", check_clocks),
     ("ports", check_ports),

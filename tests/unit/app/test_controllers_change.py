@@ -137,7 +137,8 @@ class Place:
         ]
         server = {"healthy": True, "id": f"id{host.name[-1]}", "leader": self.leader, "members": members}
         facts: dict[str, Any] = {name: {"unknown": "not asked"} for name in (*UNASKED, "complaints", "clients")}
-        facts |= {"cgroups": {"unknown": "not asked"}, "taken": 0.0, "took": 0.0}
+        facts |= {name: {"unknown": "not asked"} for name in ("cgroups", "updates")}
+        facts |= {"taken": 0.0, "took": 0.0}
         key = {"/etc/kubernetes/pki/sa.pub": self.keys.get(host.name, "a")}
         facts["identity"] = {"machine_id": host.name, "keys": key, "ephemeral": [], "reserved": [], "migrate_req": 1}
         facts["manifests"] = {"exists": True, "files": ["etcd.yaml"]}

@@ -282,6 +282,10 @@ UNIT_TESTS_ONLY: dict[str, str] = {
         ),
         "It needs three controllers, one of them without power: tests/soak/test_controller_that_is_down.py.",
     ),
+    **dict.fromkeys(
+        ("machines.unattended-updates", "machines.updates-unknown"),
+        "It reads the settings of a package manager that a lab's machines don't have.",
+    ),
     "mounted-files.unread": "It needs a container that ends between two questions.",
     "trial.unknown": "It needs a kubelet that can't start a pod which the API admits.",
     **dict.fromkeys(("charts.dependency", "charts.refused", "charts.remote", "files.invalid"), _OF_FILES),

@@ -28,7 +28,7 @@ def answer(**facts: Any) -> dict[str, Any]:
             "spaces",
             "certificates",
         ),
-        *("manifests", "etcd", "etcd_named_here", "etcd_server", "api", "workloads", "identity", "cgroups"),
+        *("manifests", "etcd", "etcd_named_here", "etcd_server", "api", "workloads", "identity", "cgroups", "updates"),
     )
     return {"taken": 100.0, "took": 0.0, **dict.fromkeys(names, WHY), **facts}
 
@@ -50,6 +50,7 @@ def answer(**facts: Any) -> dict[str, Any]:
         lambda f: f.workloads,
         lambda f: f.identity,
         lambda f: f.cgroups,
+        lambda f: f.updates,
     ],
 )
 def test_what_is_unknown_stays_so(fact: Callable[[HostFacts], object]) -> None:

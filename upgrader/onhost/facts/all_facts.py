@@ -19,6 +19,7 @@ from upgrader.onhost.facts import (
     identity_facts,
     machine_facts,
     named_etcd,
+    unattended_updates,
 )
 from upgrader.onhost.node.disk_inventory import Inventory
 
@@ -45,6 +46,7 @@ def facts(root: str) -> dict[str, Any]:
             "workloads": lambda: checkpoint_facts.workloads(disk, root, runtime),
             "identity": lambda: identity_facts.identity(root),
             "cgroups": lambda: machine_facts.cgroups(root),
+            "updates": lambda: unattended_updates.updates(root),
             "spaces": lambda: machine_facts.spaces(root),
             "certificates": lambda: machine_facts.certificates(root),
             "manifests": lambda: machine_facts.manifests(root),

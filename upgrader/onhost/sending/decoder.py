@@ -28,6 +28,7 @@ from upgrader.onhost.sending.host_facts import (
     Space,
     Unit,
     Unknown,
+    Updates,
     Workload,
 )
 
@@ -69,6 +70,9 @@ def decode(raw: Json, sent: float, received: float) -> HostFacts:
         clients=_known(raw["clients"], lambda found: tuple(filter(None, map(_client, found)))),
         identity=_known(raw["identity"], _identity),
         cgroups=_known(raw["cgroups"], lambda found: Cgroups(found["version"], found["fail_v1"])),
+        updates=_known(
+            raw["updates"], lambda found: Updates(found["timer"], tuple(found["packages"]), found["reboots"])
+        ),
     )
 
 

@@ -37,6 +37,7 @@ __all__ = [
     "Space",
     "Unit",
     "Unknown",
+    "Updates",
     "Workload",
 ]
 
@@ -176,6 +177,17 @@ class Cgroups:
 
     version: int
     fail_v1: bool | None = None
+
+
+@dataclass(frozen=True)
+class Updates:
+    """What the host upgrades by itself. `timer`: systemd's, which starts it; "" for nothing. `packages`: those of the
+    kubelet, the container runtime and systemd that it may upgrade; `reboots`: whether it may reboot the machine.
+    """
+
+    timer: str
+    packages: tuple[str, ...] = ()
+    reboots: bool = False
 
 
 @dataclass(frozen=True)
@@ -382,6 +394,7 @@ class HostFacts:
     """The cluster's own clients on this host, and how each instance of kube-apiserver here answered each of them."""
     identity: Identity | Unknown = Unknown("not asked")
     cgroups: Cgroups | Unknown = Unknown("not asked")
+    updates: Updates | Unknown = Unknown("not asked")
 
     @property
     def has_etcd(self) -> bool:
