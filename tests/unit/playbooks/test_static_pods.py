@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 from ansible.module_utils import static_pods
 from ansible.module_utils.static_pods import identity, live_uids, pinned, running_uid
 
@@ -35,6 +36,13 @@ def test_a_manifest_says_its_uid(text: str) -> None:
     if text == ETCD:
         left = [line for line in changed.splitlines() if "uid:" not in line and not line.startswith("  # So that")]
         assert left == ETCD.splitlines()
+
+
+def test_a_uid_is_never_a_number() -> None:
+    """One in a million has no letter but an `e`: the kubelet would refuse a number as a pod's UID."""
+    uid = "12345678901234567890123456789012"
+    assert yaml.safe_load(pinned(ETCD, uid))["metadata"]["uid"] == uid
+    assert identity(pinned(ETCD, uid)) == ("kube-system", "etcd", uid)
 
 
 @pytest.mark.parametrize(
