@@ -162,6 +162,37 @@ def test_a_look_walks_the_pods_of_one_protector(monkeypatch: pytest.MonkeyPatch)
     run(test)
 
 
+def test_of_many_protectors_and_pods_few_are_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the deletion of a pod asks each of 100 protectors whether it counts the pod, nor does a protector's first
+    look ask each of 300 pods.
+    """
+    asked = list[Any]()
+    plain = Selector.matches
+
+    def matches(self: Selector, labels: Any) -> bool:
+        asked.append(labels)
+        return plain(self, labels)
+
+    async def test(world: World) -> None:
+        for number in range(100):
+            labels = {"environment": "production", "app": f"web-{number}"}
+            put(world.api, protector(1, f"web-{number}", selector={"matchLabels": labels}))
+            put(world.api, *(pod(f"p-{number}-{each}", labels=labels) for each in range(3)))
+        await world.see()
+        monkeypatch.setattr(Selector, "matches", matches)
+        await world.role._look_at(("shop", "web-7"))
+        assert stored(world.api, "web-7")["status"]["summary"]["totalReplicas"] == 3
+        first, _ = len(asked), asked.clear()
+        gone(world.api, "p-7-0")
+        await world.see_pods()
+        event, _ = len(asked), asked.clear()
+        await world.role._look_at(("shop", "web-7"))
+        assert stored(world.api, "web-7")["status"]["summary"]["totalReplicas"] == 2
+        assert 0 < first < 15 and 0 < event < 15 and 0 < len(asked) < 15, (first, event, len(asked))
+
+    run(test)
+
+
 @pytest.mark.parametrize("selector", [{"matchExpressions": [{"key": "other", "operator": "DoesNotExist"}]}, LABELLED])
 @pytest.mark.parametrize(
     "labels", [{f"label-{number}": "" for number in range(65)}, {"a/" + "x" * 9000: ""}], ids=["many", "long"]

@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from tests.unit.in_cluster.guard.fake_api import FakeApi
 from tests.unit.in_cluster.guard.protector_world import counted, pod, protector, put, see, stored, uids
 from upgrader.in_cluster.guard.core.admission import AdmissionRequest, Answer, NotAnAdmissionReview
 from upgrader.in_cluster.guard.core.protector import Tuning
+from upgrader.in_cluster.guard.core.selectors import Selector
 from upgrader.in_cluster.guard.guard_errors import ApiAway, Conflict
 from upgrader.in_cluster.guard.roles.pods_of_cell import PODS
 from upgrader.in_cluster.guard.roles.protector_cache import POD_PROTECTORS, NewestProtectors, ProtectorCache
@@ -115,6 +117,40 @@ def test_protectors_are_looked_for_by_the_labels_that_the_pod_has() -> None:
         put(world.api, pod("x", labels={"app": "other"}))
         assert (await world.ask(deletion("x", "2"))).code == 429
         assert [found.labels["app"] for found in looked] == ["web", "web", "other"]
+
+    run(test)
+
+
+def test_of_many_protectors_few_are_asked_whether_they_select_a_pod(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A deletion costs the same with 100 PodProtectors in its namespace as with a few; it is found what a change of
+    their selectors makes them select, and what is deleted selects nothing.
+    """
+    asked, plain = list[Any](), Selector.matches
+
+    def matches(self: Selector, labels: Any) -> bool:
+        asked.append(labels)
+        return plain(self, labels)
+
+    def of(number: int, least: int = 1, app: str = "") -> dict[str, Any]:
+        labels = {"matchLabels": {"environment": "production", "app": app or f"web-{number}"}}
+        return protector(least, f"web-{number}", cells={"a": counted(2)}, selector=labels)
+
+    async def test(world: World) -> None:
+        await world.begin(*map(of, range(100)))
+        there = pod("x", labels={"environment": "production", "app": "web-7"})
+        put(world.api, there)
+        request = deletion("x", "1", oldObject={**there, "metadata": {**there["metadata"], "namespace": "shop"}})
+        monkeypatch.setattr(Selector, "matches", matches)
+        assert (await world.ask(request)).allowed and uids(world.api, "a", "web-7") == ["uid-x"]
+        few = len(asked)
+        assert 0 < few < 10
+        await world.begin(of(7, app="others"), of(8, 9, app="web-7"))
+        assert (await world.ask(replace(request, uid="2"))).code == 429
+        del world.api.objects[POD_PROTECTORS.path("shop", "web-8")]
+        await see(world.cache)
+        assert (await world.ask(replace(request, uid="3"))).allowed
+        possible = world.cache.possible("shop", {"environment": "production", "app": "web-8"})
+        assert "web-8" not in [each.name for each in possible]
 
     run(test)
 

@@ -131,10 +131,14 @@ class Protector:
         """How many pods are available for certain."""
         return self.counts.available - self.lag
 
+    @property
+    def selectors(self) -> tuple[Selector, ...]:
+        """A pod that one of them matches is protected, or counts."""
+        return (self.selector,) if self.aggregation is self.selector else (self.selector, self.aggregation)
+
     def concerns(self, labels: Mapping[str, str]) -> bool:
         """Whether a pod with these labels is protected, or counts."""
-        wider = self.aggregation is not self.selector
-        return self.selector.matches(labels) or (wider and self.aggregation.matches(labels))
+        return any(each.matches(labels) for each in self.selectors)
 
     def cell(self, name: str) -> Cell:
         """A cell; an empty one that isn't there yet."""

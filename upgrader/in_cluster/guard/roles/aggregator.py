@@ -113,7 +113,13 @@ class Aggregator:
         found = after or before
         assert found is not None
         self._note_ready(before, after)
-        for protector in self._protectors.of(found.namespace):
+        possible = {
+            protector.name: protector
+            for each in (before, after)
+            if each is not None
+            for protector in self._protectors.possible(found.namespace, each.labels)
+        }
+        for protector in possible.values():
             counted = after is not None and protector.aggregation.matches(after.labels)
             if not counted and (before is None or not protector.aggregation.matches(before.labels)):
                 continue
@@ -231,8 +237,7 @@ class Aggregator:
         key = (protector.namespace, protector.name)
         selector, members = self._members.get(key, (None, dict[str, Pod]()))
         if selector != protector.aggregation:
-            everything = self._pods.of(protector.namespace)
-            members = {uid: each for uid, each in everything.items() if protector.aggregation.matches(each.labels)}
+            members = self._pods.matching(protector.namespace, protector.aggregation)
             held = self._protectors.get(key)
             # Pod events are filtered by the cached protector's selector: they wouldn't keep another one's pods current.
             if held is not None and held.protector.aggregation == protector.aggregation:

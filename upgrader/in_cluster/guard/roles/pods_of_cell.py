@@ -8,6 +8,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
+from upgrader.in_cluster.guard.core.label_index import LabelIndex
+from upgrader.in_cluster.guard.core.selectors import Selector
 from upgrader.in_cluster.guard.core.workloads import FINISHED, Pod, pod
 from upgrader.in_cluster.guard.runtime.api_client import Api
 from upgrader.in_cluster.guard.runtime.informer import Informer
@@ -36,7 +38,7 @@ class PodsOfCell:
     ) -> None:
         """`labels`: a selector of the pods to watch; "": all pods."""
         self._changed, self._now = changed, now
-        self._pods: dict[str, dict[str, Pod]] = {}
+        self._pods: dict[str, LabelIndex[Pod]] = {}
         self._gone: OrderedDict[str, None] = OrderedDict()
         self.informers = tuple(
             Informer(api, PODS, each, labels=labels, keep=counted_pod) for each in namespaces or [""]
@@ -51,7 +53,13 @@ class PodsOfCell:
 
     def of(self, namespace: str) -> Mapping[str, Pod]:
         """The pods of a namespace, by UID."""
-        return self._pods.get(namespace, _NONE)
+        found = self._pods.get(namespace)
+        return _NONE if found is None else found.all
+
+    def matching(self, namespace: str, selector: Selector) -> dict[str, Pod]:
+        """The pods of a namespace that a selector matches, by UID."""
+        found = self._pods.get(namespace)
+        return {} if found is None else found.matching(selector)
 
     def last_event(self) -> float:
         """Until when the state is complete, in seconds since the epoch, by this machine's clock."""
@@ -60,16 +68,16 @@ class PodsOfCell:
     def _set(self, old: Pod | None, new: Pod | None) -> None:
         found = new or old
         assert found is not None
-        there = self._pods.setdefault(found.namespace, {})
+        there = self._pods.setdefault(found.namespace, LabelIndex())
         if old is not None and (new is None or new.uid != old.uid):
-            there.pop(old.uid, None)
+            there.drop(old.uid)
             self._gone[old.uid] = None
             if len(self._gone) > _MOST_GONE:
                 self._gone.popitem(last=False)
         if new is not None:
-            there[new.uid] = new
+            there.put(new.uid, new)
             self._gone.pop(new.uid, None)  # its labels had left the selector, and match again
-        if not there:
+        if not there.all:
             del self._pods[found.namespace]
         self._changed(old, new)
 

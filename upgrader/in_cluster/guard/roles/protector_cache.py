@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from upgrader.in_cluster.guard.core.label_index import SelectorIndex
 from upgrader.in_cluster.guard.core.protector import Protector, Tuning
 from upgrader.in_cluster.guard.core.protector_object import read
 from upgrader.in_cluster.guard.core.selectors import InvalidSelector
@@ -63,6 +64,7 @@ class ProtectorCache:
         self._defaults = defaults
         self._listeners: list[Callable[[Key], None]] = []
         self._held: dict[str, dict[str, Held]] = {}
+        self._by_labels: dict[str, SelectorIndex[str]] = {}
         self._unreadable: dict[str, dict[str, _Unreadable]] = {}
         self.informers: tuple[Informer[Any], ...] = tuple(
             Informer(api, POD_PROTECTORS, each, keep=self._kept, clock=clock) for each in namespaces or [""]
@@ -79,9 +81,10 @@ class ProtectorCache:
         """One protector; None if there is none, or if it can't be parsed."""
         return self._held.get(key[0], {}).get(key[1])
 
-    def of(self, namespace: str) -> Iterator[Protector]:
-        """The protectors of a namespace."""
-        return (held.protector for held in self._held.get(namespace, {}).values())
+    def possible(self, namespace: str, labels: Mapping[str, str]) -> Iterator[Protector]:
+        """The protectors of a namespace that may protect or count a pod with these labels: all others don't."""
+        held, index = self._held.get(namespace, {}), self._by_labels.get(namespace)
+        return (held[name].protector for name in (index.possible(labels) if index else ()))
 
     def unreadable(self, namespace: str) -> str:
         """Why it isn't known which pods of a namespace are protected: one that can't be read; "" if all can."""
@@ -121,8 +124,22 @@ class ProtectorCache:
         for each in (self._held, self._unreadable):
             if not each.get(of.namespace, True):
                 del each[of.namespace]
+        self._index(before, after)
         for changed in self._listeners:
             changed((of.namespace, of.name))
+
+    def _index(self, before: Held | _Unreadable | None, after: Held | _Unreadable | None) -> None:
+        """Only where selectors change: every deletion changes the status."""
+        old = before.protector if isinstance(before, Held) else None
+        new = after.protector if isinstance(after, Held) else None
+        if old is not None and new is not None and old.selectors == new.selectors:
+            return
+        if old is not None:
+            self._by_labels[old.namespace].remove(old.name, old.selectors)
+        if new is not None:
+            self._by_labels.setdefault(new.namespace, SelectorIndex()).add(new.name, new.selectors)
+        elif old is not None and old.namespace not in self._held:
+            del self._by_labels[old.namespace]
 
 
 class NewestProtectors:

@@ -169,7 +169,7 @@ class CellWebhook:
         """Those that protect the pod, or count it. Raises ApiAway where there may be some that aren't known."""
         if reason := self._protectors.why_not:
             raise ApiAway(reason)
-        return [each for each in self._protectors.of(found.namespace) if each.concerns(found.labels)]
+        return [p for p in self._protectors.possible(found.namespace, found.labels) if p.concerns(found.labels)]
 
     def _without_asking(self, found: Pod, selecting: Sequence[Protector]) -> Judgement | None:
         """The answer where no protector is asked: one can't be read, or none selects the pod."""
