@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 
 from bench.guard.crowd import Crowd
 from bench.guard.crowded import among_many
+from bench.guard.kept import keep
 from bench.guard.measures import deletions, quota, ready_to_deletion, webhook
-from bench.guard.page import Reached, Taken, known, page, written
+from bench.guard.page import Reached
 from bench.guard.programs import Guard
-from bench.guard.repeated.cases import CASES
-from bench.guard.repeated.results import known as known_outcomes
-from bench.guard.repeated.results import table
 from bench.guard.site import Site, site
-from bench.places import PAGES, results_file
+from bench.places import PAGES
 
 __all__ = ["main"]
 
@@ -48,21 +44,9 @@ def main() -> int:
             print(f"{name} …", file=sys.stderr, flush=True)
             for each in measures[name](on):
                 enough[each.limit] = each.enough
-                text = _keep(options.out, each)
+                text = keep(options.out, each)
     print(text)
     return 0 if all(enough.values()) else 1
-
-
-def _keep(out: Path, found: Reached) -> str:
-    """The page, with the measures of before that weren't taken again."""
-    out.mkdir(parents=True, exist_ok=True)
-    today, cores = f"{datetime.now(UTC):%Y-%m-%d}", os.cpu_count() or 1
-    taken = known(results_file(out, "guard.json")) | {found.limit: Taken(found, today, cores)}
-    written(results_file(out, "guard.json"), taken)
-    promises = table(CASES, known_outcomes(results_file(out, "guard-repeated.json"), CASES))
-    text = page(taken, "make bench-guard", promises)
-    (out / "guard.md").write_text(text)
-    return text
 
 
 def _parser() -> argparse.ArgumentParser:

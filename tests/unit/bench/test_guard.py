@@ -9,6 +9,7 @@ import pytest
 
 from bench.guard.asking import Said, deletion, downscale, p99
 from bench.guard.crowd import Crowd, manifests
+from bench.guard.looks import how, measured
 from bench.guard.originals.__main__ import TABLES
 from bench.guard.originals.api import said
 from bench.guard.originals.page import Compared
@@ -30,12 +31,12 @@ def taken(*found: Reached, cores: int = 2, date: str = "2026-11-25") -> dict[str
 
 def test_each_measure_is_a_row_with_its_limit_and_whether_it_is_kept() -> None:
     """Too slow is told as such, and what wasn't taken, too."""
-    found = [Reached("webhook", 12.34, "500/s", 0.7), Reached("writes", 0.61, "of the same", 0.7)]
+    found = [Reached("webhook", 12.34, "500/s", 0.7), Reached("writes", 1.11, "of the same", 0.7)]
     text = page(taken(*found, Reached("memory", 143.8, "2,000 sets", 0.7)), "make bench-guard", "")
     fast = row(text, LIMITS["webhook"].what)
     assert (fast["limit"], fast["reached"], fast["enough"], fast["how"]) == ("20 ms", "12.3 ms", "yes", "500/s")
     many = row(text, LIMITS["writes"].what)
-    assert (many["limit"], many["reached"], many["enough"]) == ("0.50", "0.61", "**no**")
+    assert (many["limit"], many["reached"], many["enough"]) == ("1.05", "1.11", "**no**")
     large = row(text, LIMITS["memory"].what)
     assert (large["limit"], large["reached"], large["enough"]) == ("200 MiB", "144 MiB", "yes")
     assert row(text, LIMITS["ready"].what)["reached"] == "not measured yet"
@@ -66,6 +67,14 @@ def test_a_crowd_is_as_many_sets_in_zones_with_a_budget_for_each_group() -> None
         spec = each["spec"]
         assert spec["selector"]["matchLabels"].items() <= spec["template"]["metadata"]["labels"].items()
         assert (spec["replicas"], spec["updateStrategy"]) == (3, {"type": "OnDelete"})
+
+
+def test_decisions_among_many_are_timed_by_parts() -> None:
+    """guard's own roles: each deletion is allowed, its pod's end seen, and counted, and each part has a time."""
+    found = measured(3, 2)
+    assert set(found) == {"first look", "answer", "event", "look"}
+    assert all(len(each) == 3 and min(each) > 0 for each in found.values())
+    assert how({"answer": [0.001, 0.002, 0.0045]}) == "median and longest, in ms: answer 2.00, 4.50"
 
 
 @pytest.mark.parametrize(("over", "enough"), [(-1, True), (0, True), (1, False)])
