@@ -46,8 +46,8 @@ class _Right:
 
 
 _EVERYTHING = _Right("*", "*", "*", "")
-_COPIES = "the files of programs that are tried first"
-_HELM = "Helm keeps releases in Secrets"
+_COPIES = "the files of trial pods"
+_HELM = "Helm's release records (Secrets)"
 _NEEDED = (
     *(_Right(verb, "secrets", why=_HELM) for verb in ("list", "create", "update", "delete")),
     *(
@@ -64,15 +64,15 @@ _NEEDED = (
     _Right("patch", "services", why="CoreDNS"),
     _Right("patch", "serviceaccounts", why="the releases' identities"),
     *(
-        _Right(verb, resource, "rbac.authorization.k8s.io", namespace, "the releases' own rights")
+        _Right(verb, resource, "rbac.authorization.k8s.io", namespace, "the releases' RBAC rules")
         for verb in ("patch", "bind", "escalate")
         for resource, namespace in (("roles", SYSTEM), ("clusterroles", ""))
     ),
-    _Right("patch", "clusterrolebindings", "rbac.authorization.k8s.io", "", "the releases' own rights"),
+    _Right("patch", "clusterrolebindings", "rbac.authorization.k8s.io", "", "the releases' RBAC rules"),
     _Right("patch", "poddisruptionbudgets", "policy", why="the releases' workloads"),
     *(_Right(verb, "leases", "coordination.k8s.io", why="the cluster's lock") for verb in ("get", "create", "update")),
     _Right("list", "pods", namespace="", why="the gates"),
-    _Right("list", "daemonsets", "apps", "", "the gates: network plugins have namespaces of their own"),
+    _Right("list", "daemonsets", "apps", "", "the gates of network plugins"),
     _Right("get", "pods/log", why="the cause of a failure"),
     _Right("list", "events", namespace="", why="the cause of a failure"),
     *(_Right(verb, "nodes", namespace="", why="the gates") for verb in ("get", "list")),
@@ -127,8 +127,9 @@ def check_access(context: PreflightContext) -> Iterator[Finding]:
             f"the kubeconfig's user may not {', '.join(map(str, missing[:4]))}{' …' if len(missing) > 4 else ''}",
             f"{len(missing)} of {len(needed)} permissions are missing, needed for: {reasons}. A failed run could not "
             "be rolled back.",
-            "Use credentials of cluster-admin: pods with hostPath volumes and role bindings amount to that anyway "
-            "(docs/security.md). Check with: kubectl auth can-i --list -n kube-system",
+            "Use credentials with the ClusterRole cluster-admin. A user who can create the run's hostPath pods and "
+            "role bindings has these permissions in effect (docs/security.md). Check with: kubectl auth can-i --list "
+            "-n kube-system",
         )
 
 

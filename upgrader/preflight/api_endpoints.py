@@ -38,7 +38,7 @@ def check_api_endpoints(context: PreflightContext) -> Iterator[Finding]:
             "error",
             f"Service kubernetes would get {', '.join(new)} instead of {', '.join(lost)}",
             "kube-apiserver registers its node's InternalIP, or the address in `endpoints.addresses` of "
-            "values/kube-apiserver.yaml. Pods on nodes that don't reach the new address lose the API.",
+            "values/kube-apiserver.yaml. Pods on nodes that can't reach the new address lose access to the API.",
             f"Make the kubelet register {lost[0]} again (--node-ip={lost[0]}), or correct `endpoints.addresses`. If "
             "all nodes reach the new address, skip this check.",
         )

@@ -46,7 +46,8 @@ def _problem(found: dict[str, Any]) -> str:
 def _unanswered(host: str, command: PlannedCommand, path: str, why: str) -> Finding:
     waits = command.value("audit-webhook-mode") in _WAITS
     effect = (
-        "Every audited request waits for it, so kube-apiserver would answer none, including those of a rollback."
+        "Every audited request waits for this webhook. kube-apiserver would answer none of them, and a rollback "
+        "would fail, too."
         if waits
         else "Its events are lost once kube-apiserver's buffer is full."
     )

@@ -30,12 +30,12 @@ def check_autoscalers(context: PreflightContext) -> Iterator[Finding]:
                 yield Finding(
                     "autoscalers.reset",
                     "warning",
-                    f"{key} has {live['spec'].get('replicas')} pods, set by {owner}: "
-                    f"release {release.name} resets it to {wanted}",
+                    f"{key} has {live['spec'].get('replicas')} replicas, set by {owner}: release {release.name} "
+                    f"resets them to {wanted}",
                     "The chart sets the number of replicas, so Helm overwrites the current one until the autoscaler "
                     "sets it again.",
-                    "Set the current number in the release's values; or null if an autoscaler manages it, as the "
-                    "chart's README says (coredns.replicas of chart kubernetes).",
+                    "Set the current number of replicas in the release's values. If an autoscaler manages it, set it "
+                    "to null: see the chart's README (coredns.replicas of chart kubernetes).",
                 )
 
 

@@ -42,7 +42,7 @@ def check_signing_requests(context: PreflightContext) -> Iterator[Finding]:
             if of_kubelets
             else "The requester keeps using its old certificate, or has none.",
             "Review them (kubectl get certificatesigningrequests), and approve the valid ones (kubectl certificate "
-            "approve NAME). Those of kubelets are approved and signed by kube-controller-manager.",
+            "approve NAME). kube-controller-manager approves and signs the requests of kubelets.",
         )
 
 
@@ -53,7 +53,7 @@ def check_tokens(context: PreflightContext) -> Iterator[Finding]:
         yield Finding(
             "tokens.long-lived",
             "info",
-            f"{used:,} {'token' if used == 1 else 'tokens'} of ServiceAccounts that never expire "
+            f"{used:,} ServiceAccount {'token that never expires' if used == 1 else 'tokens that never expire'} "
             f"{'is' if used == 1 else 'are'} in use",
             "They are stored in Secrets, and stay valid until the Secret is deleted or the token signing key is "
             "replaced.",

@@ -55,8 +55,9 @@ def check_components(context: PreflightContext) -> Iterator[Finding]:
             "components.older",
             "warning",
             f"{', '.join(sorted(older))}: too old to go from {server} to {context.target}",
-            _listed(older) + f"\nkube-controller-manager and kube-scheduler may be one minor version older than the "
-            f"running kube-apiserver, and kube-proxy {KUBELET_MINORS} than {context.target}.",
+            _listed(older)
+            + "\nkube-controller-manager and kube-scheduler may be one minor version older than the running "
+            f"kube-apiserver. kube-proxy may be {KUBELET_MINORS} minor versions older than {context.target}.",
             f"Upgrade these components to {server} first.",
         )
 

@@ -59,14 +59,14 @@ def check_custom_resources(context: PreflightContext) -> Iterator[Finding]:
             "warning",
             f"these CustomResourceDefinitions are stuck in deletion: {first_few(terminating)}",
             "Some of their objects have finalizers that are never removed. Objects can be read, but not created.",
-            "Find the objects with finalizers, and fix the controller that should remove these.",
+            "Find the objects with finalizers, and fix the controller that should remove the finalizers.",
         )
     if several:
         yield Finding(
             "custom-resources.stored-versions",
             "info",
             f"these CustomResourceDefinitions have several stored versions: {first_few(several)}",
-            "A new definition must not drop the old version: the API refuses that until the objects are rewritten.",
+            "The API rejects a new definition without the old version until all objects are rewritten.",
             "Rewrite each object (kubectl get, then replace), and remove the old version from the definition's "
             "status.storedVersions, or let StorageVersionMigration do it.",
         )

@@ -144,7 +144,7 @@ def _unhealthy(budgets: Iterable[_Budget]) -> Iterator[Finding]:
     # With fewer healthy pods than must be, the default policy (IfHealthyBudget) protects those that crash, too.
     stuck = [item for item in short if item.healthy < item.desired and not item.evicts_unhealthy]
     if short:
-        named = first_few([f"{item} ({item.healthy} Ready, {item.desired} must be)" for item in stuck or short])
+        named = first_few([f"{item} ({item.healthy} Ready, {item.desired} required)" for item in stuck or short])
         yield Finding(
             "disruption-budgets.unhealthy",
             "warning" if stuck else "info",

@@ -104,8 +104,9 @@ def told_as_down(context: PreflightContext, down: Collection[str]) -> Iterator[F
             "nodes.down",
             "error",
             f"controller {name} is down{since}",
-            "Its kubelet doesn't report, and it doesn't answer over SSH. It is unknown whether its machine is off or "
-            "only cut off; what kube-apiserver and its etcd member do there; and what is on its disk.",
+            "Its kubelet doesn't report, and its machine doesn't answer over SSH. The machine may be powered off, or "
+            "only disconnected from the network. The state of its kube-apiserver, its etcd member and its disk is "
+            "unknown.",
             "\n".join(ways),
         )
 
@@ -193,7 +194,7 @@ def _marked(context: PreflightContext, name: str, mark: LeftOut, node: KubeObjec
             "warning",
             f"controller {name} is back, but this run still leaves it out",
             f"Upgrade {context.upgrade_to_resume} isn't complete, and {name} can only be brought back after it. This "
-            f"run starts from the state in which that one stopped. {name} keeps {mark.span}, which may serve "
+            f"run starts from the state in which that upgrade stopped. {name} keeps {mark.span}, which may serve "
             "meanwhile.",
             f"Once this run has succeeded: upgrader resume, which brings {name} back.",
         )
@@ -210,8 +211,8 @@ def _marked(context: PreflightContext, name: str, mark: LeftOut, node: KubeObjec
             "nodes.left-out",
             "warning",
             f"controller {name} is down, and the run leaves it out",
-            f"It keeps {mark.span}, which its checkpoints may start when it comes back. etcd has "
-            "no spare member: if another controller goes down, so does the API.",
+            f"It keeps {mark.span}: when it comes back, the pod-checkpointer may start kube-apiserver at that "
+            "version. etcd has no spare member: if another controller goes down, so does the API.",
             f"When {name} is back: upgrader resume. If it is permanently gone: upgrader controllers remove "
             f"{name} --dead",
         )
@@ -228,7 +229,8 @@ def _too_far(context: PreflightContext, name: str, mark: LeftOut) -> Iterator[Fi
             "error",
             f"{context.target} is too far from the version of controller {name}, which was left out at "
             f"{mark.span if mark.version else 'an unknown version'}",
-            "Its kube-apiserver may start beside the others at any moment, and they may be at most one minor apart.",
+            "Its kube-apiserver may start beside the others at any moment, and all instances must be within one "
+            "minor version.",
             f"Bring {name} back, then: upgrader resume. If it is permanently gone: upgrader controllers remove {name} "
             "--dead",
         )

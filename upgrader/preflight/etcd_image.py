@@ -60,8 +60,8 @@ def check_etcd_image(context: PreflightContext) -> Iterator[Finding]:
             "etcd-image.no-return",
             "info",
             f"once all members run etcd {step.settings.version}, etcd can't be downgraded to the previous minor",
-            "The older etcd rejects the data then. A rollback leaves etcd as it is, and older kube-apiservers work "
-            "with it; only a backup restores the old version.",
+            "After that, the older etcd rejects the data. A rollback leaves etcd as it is: older kube-apiservers "
+            "work with the newer etcd. Only a backup can restore the old version.",
             f"See {_DOCS}.",
         )
 

@@ -80,7 +80,7 @@ def _size(name: str, etcd: Etcd, server: EtcdServer) -> Iterator[Finding]:
         yield Finding(
             "etcd-members.nearly-full",
             "warning",
-            f"the database of etcd on {name} has {_mebibytes(server.db_size)}, of a quota of {_mebibytes(quota)}",
+            f"the database of etcd on {name} has {_mebibytes(server.db_size)}; its quota is {_mebibytes(quota)}",
             "At its quota, etcd rejects all writes until you fix it manually.",
             "Find out what fills it (kubectl get --raw /metrics: apiserver_resource_objects), defragment it, or raise "
             f"--quota-backend-bytes: {_UPKEEP}",
@@ -89,8 +89,8 @@ def _size(name: str, etcd: Etcd, server: EtcdServer) -> Iterator[Finding]:
         yield Finding(
             "etcd-members.fragmented",
             "warning",
-            f"the database of etcd on {name} has {_mebibytes(server.db_size)}, but uses only "
-            f"{_mebibytes(server.db_in_use)}",
+            f"the database of etcd on {name} has {_mebibytes(server.db_size)}, of which only "
+            f"{_mebibytes(server.db_in_use)} are in use",
             "The free space counts against its quota, and makes snapshots larger.",
             f"Defragment one member at a time, the leader last: {_UPKEEP}#defragmentation",
         )

@@ -28,7 +28,7 @@ _IN_PART = (
         "charts",
         "`lookup` returns nothing, and `.Capabilities` are Helm's defaults except the version, which is the target",
     ),
-    NotAsked("kubeconfig", "no credentials are opened"),
+    NotAsked("kubeconfig", "upgrader doesn't read credentials offline"),
     NotAsked("removed-apis", "the cluster's state: its installed releases, and the requests of its clients"),
 )
 

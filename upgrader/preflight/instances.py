@@ -34,7 +34,7 @@ def _instance(context: PreflightContext, pod: Pod, port: int) -> Iterator[Findin
             "error",
             f"the kube-apiserver on {pod.node} can't be queried directly",
             error.message,
-            f"Let this machine reach {instance_address(pod, port)}. {error.remedy}",
+            f"Allow connections from this machine to {instance_address(pod, port)}. {error.remedy}",
         )
         return
     except ApiError:

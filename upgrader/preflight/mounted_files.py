@@ -113,7 +113,7 @@ def check_mounted_files(context: PreflightContext) -> Iterator[Finding]:
             yield Finding(
                 "mounted-files.unread",
                 "info",
-                f"{host.name}: which files {first_few(_pods(found.not_found))} uses is unknown",
+                f"{host.name}: it is unknown which files {first_few(_pods(found.not_found))} uses",
                 "No process was found in a cgroup named after its container: the container was restarting, or the "
                 "container runtime names cgroups differently.",
             )
@@ -127,9 +127,9 @@ def _replaced(host: Host, pod: str, files: Sequence[_MountedFile]) -> Finding:
         "mounted-files.replaced",
         "warning",
         f"{host.name}: {pod} still uses the previous {first_few([each.path for each in files])}",
-        "The file was replaced (by mv, an editor, or a tool that renames), but a container keeps the file that existed "
-        "when it started. The new file takes effect at the next restart, also after a power cut; until then, changes "
-        "to it have no effect.",
+        "The file was replaced (by mv, an editor, or a tool that renames), but a container keeps the file that "
+        "existed when it started. The new file, and each later change to it, takes effect only when the container "
+        "restarts (after a power cut, for example).",
         f"Check the new file, then restart {component}: kubectl -n kube-system rollout restart deployment {component}. "
         "In future, write into the existing file: cat new > file",
     )

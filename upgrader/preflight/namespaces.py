@@ -32,5 +32,5 @@ def check_namespaces(context: PreflightContext) -> Iterator[Finding]:
             "warning",
             f"namespace {meta['name']} has been Terminating since {meta['deletionTimestamp']}",
             "\n".join(said),
-            "Find the objects with finalizers in it, and fix the controller that removes them.",
+            "Find the objects with finalizers in it, and fix the controller that should remove the finalizers.",
         )

@@ -153,11 +153,12 @@ def _drains(blocked: _Blocked) -> Iterator[Finding]:
             "warning",
             "these PodDisruptionBudgets block evictions until their controller removes them: "
             f"{first_few(list(blocked.handled.values()))}",
-            "Longhorn removes the budget of a node's instance manager once its volumes have left, or have a healthy "
-            f"replica elsewhere; KubeVirt moves the virtual machine first. Never edit such a budget. {waits}",
-            "Make sure the controller can: volumes with a replica on another node (Longhorn's setting "
-            "node-drain-policy), virtual machines that can be migrated live. Give it time: nodes.drain.deadline in "
-            "upgrader.yaml.",
+            "Longhorn removes the budget of a node's instance manager once its volumes are detached, or have a "
+            "healthy replica on another node. KubeVirt removes its budget once the virtual machine has moved. Never "
+            f"edit such a budget. {waits}",
+            "Make sure that the controller can do this: each volume needs a replica on another node (Longhorn's "
+            "setting node-drain-policy), and each virtual machine must support live migration. Give the controller "
+            "enough time: nodes.drain.deadline in upgrader.yaml.",
         )
     if blocked.now:
         yield Finding(

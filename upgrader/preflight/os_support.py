@@ -78,9 +78,9 @@ def _ended(context: PreflightContext, known: OsLifecycle, machines: Iterable[_Ma
             yield Finding(
                 "os-support.ended",
                 "warning",
-                f"{image} gets no security updates since {end}: {first_few(nodes)}",
-                "Vendors might sell extended support. Its packages (containerd, runc, the kernel) get old, and "
-                "Kubernetes is tested with newer ones.",
+                f"{image} has had no security updates since {end}: {first_few(nodes)}",
+                "Vendors might sell extended support. Its packages (containerd, runc, the kernel) become outdated, "
+                "and Kubernetes is tested with newer ones.",
                 "Upgrade these nodes to a supported release, one at a time.",
             )
 
@@ -156,7 +156,7 @@ def _cgroups(context: PreflightContext, known: OsLifecycle, machines: Iterable[_
                 "error" if fails else "warning",
                 f"nodes with cgroup v1: {first_few(nodes)}",
                 f"Kubelets from {since} on don't start with cgroup v1, unless their configuration has `failCgroupV1: "
-                "false`. Kubernetes has deprecated cgroup v1 and will remove its support.",
+                "false`. Kubernetes has deprecated cgroup v1, and will remove support for it.",
                 "Boot these nodes with cgroup v2 (kernel parameter systemd.unified_cgroup_hierarchy=1); or set "
                 "`failCgroupV1: false` in the file of the kubelet's --config (kubeadm's is "
                 "/var/lib/kubelet/config.yaml) before their kubelets are upgraded.",

@@ -38,7 +38,7 @@ def check_other_writers(context: PreflightContext) -> Iterator[Finding]:
                 "releases.other-writer",
                 "warning",
                 f"release {release.name}: field manager {manager} also declares {first_few(names)}",
-                "Unless it is paused, it reverts the run's changes, and the run is then rolled back.",
+                "Unless you pause this manager, it reverts the run's changes, and the run fails and is rolled back.",
                 pause_writer(next(ref for ref in refs if str(ref) == names[0]), manager),
             )
 

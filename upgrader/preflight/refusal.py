@@ -26,14 +26,14 @@ def refusal(
     blocking = [finding for finding in findings if finding.blocking]
     if seen:
         ids = ", ".join(dict.fromkeys(finding.id for finding in blocking))
-        return Blocked(f"{what}\nSee above: {ids}", remedy=f"Fix what is marked error or unknown. {again}")
+        return Blocked(f"{what}\nSee above: {ids}", remedy=f"Fix the findings marked error or unknown. {again}")
     named = list({finding.id: finding for finding in reversed(blocking)}.values())[::-1][:_FINDINGS]
     lines = [what, *(line for finding in named for line in _described(finding))]
     if len(blocking) > len(named):
         lines.append(f"…and {len(blocking) - len(named)} more, above")
     first = next((finding.remedy for finding in named if finding.remedy), "")
     if not first:
-        again = f"Fix what is marked error or unknown. {again}"
+        again = f"Fix the findings marked error or unknown. {again}"
     return Blocked("\n".join(lines), remedy="\n".join(filter(None, [first, again])))
 
 

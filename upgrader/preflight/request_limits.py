@@ -29,12 +29,12 @@ def check_request_limits(context: PreflightContext) -> Iterator[Finding]:
             yield Finding(
                 "flags.fewer-requests",
                 "warning",
-                f"release {release.name}: kube-apiserver would process at most {sum(after.values())} requests at "
-                f"a time, {sum(before.values())} before",
-                f"{_listed(before, after)}\nClients may have to wait, or are rejected (HTTP 429), when they are busier "
-                "than during the run.",
-                f"Keep the earlier values in release {release.name}, unless the busiest hour needs no more: see the "
-                "metric apiserver_flowcontrol_current_executing_seats.",
+                f"release {release.name}: kube-apiserver would process at most {sum(after.values())} requests at a "
+                f"time, instead of {sum(before.values())}",
+                f"{_listed(before, after)}\n"
+                "At busier times than the run, requests may have to wait, or are rejected (HTTP 429).",
+                f"Keep the previous values in release {release.name}, unless the new limit is enough for your busiest "
+                "hour: see the metric apiserver_flowcontrol_current_executing_seats.",
             )
 
 

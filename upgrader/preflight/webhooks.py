@@ -97,8 +97,8 @@ def _judge(title: str, webhook: KubeObject, caught: list[str], problem: str, see
             "webhooks.catches-control-plane",
             "warning",
             f"{title} intercepts writes to {shown} of the control plane",
-            "Its failurePolicy is Fail: while its backend is down, these can't be changed or rolled back, and the "
-            "backend itself might need the control plane to start.",
+            "Its failurePolicy is Fail: while its backend is down, these objects can't be changed or rolled back, "
+            "and the backend itself might need the control plane to start.",
             exclude,
         )
     seconds = webhook.get("timeoutSeconds", _DEFAULT_TIMEOUT)

@@ -376,4 +376,4 @@ def test_number_of_pods_that_an_autoscaler_set(world: World, manager: str, repli
     found = world.find(check_autoscalers)
     assert ("autoscalers.reset" in found) is warned
     if warned:
-        assert "set by kube-controller-manager: release kubernetes resets it to 2" in found["autoscalers.reset"].title
+        assert "set by kube-controller-manager: release kubernetes resets them to 2" in found["autoscalers.reset"].title

@@ -146,4 +146,4 @@ def test_tokens_that_never_expire(world: World) -> None:
     labels = {"kubernetes.io/legacy-token-last-used": "2026-11-01"}
     world.kube.put(SECRETS, {"metadata": {"name": "used", "namespace": "shop", "labels": labels}})
     found = world.find(check_tokens)["tokens.long-lived"]
-    assert (found.severity, found.title) == ("info", "1 token of ServiceAccounts that never expire is in use")
+    assert (found.severity, found.title) == ("info", "1 ServiceAccount token that never expires is in use")

@@ -128,7 +128,7 @@ def test_unhealthy_pods(world: World, healthy: int, policy: str | None, severity
     budget(world, status=numbers(3, 2, healthy), **spec)
     (found,) = world.find(check_disruption_budgets).values()
     assert (found.id, found.severity) == ("disruption-budgets.unhealthy", severity)
-    assert f"shop/web ({healthy} Ready, 2 must be)" in found.title and words in found.diagnosis
+    assert f"shop/web ({healthy} Ready, 2 required)" in found.title and words in found.diagnosis
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ def test_refusal_names_the_controller_what_is_unknown_and_every_way_on(three: Wo
     told = found(three.context())
     assert told.keys() == {"nodes.down"} and told["nodes.down"].blocking
     told_of = told["nodes.down"]
-    assert LAST in told_of.title and "It is unknown whether its machine is off" in told_of.diagnosis
+    assert LAST in told_of.title and "The machine may be powered off" in told_of.diagnosis
     for way in ("Repair it", f"controllers remove {LAST} --dead", "`policy.degraded: allow`"):
         assert way in told_of.remedy
     three.manifests["kube-apiserver"] = ""

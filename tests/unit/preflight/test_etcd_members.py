@@ -39,8 +39,8 @@ def test_one_or_three_healthy_members(world: World) -> None:
     ("change", "value", "id_", "severity", "words"),
     [
         ("alarms", [{"kind": "NOSPACE", "member": "controller-3"}], "etcd.alarm", "error", "NOSPACE"),
-        ("db_size", 7 * GIB, "etcd-members.nearly-full", "warning", "7,168 MiB, of a quota of 8,192 MiB"),
-        ("db_in_use", GIB // 10, "etcd-members.fragmented", "warning", "1,024 MiB, but uses only 102 MiB"),
+        ("db_size", 7 * GIB, "etcd-members.nearly-full", "warning", "7,168 MiB; its quota is 8,192 MiB"),
+        ("db_in_use", GIB // 10, "etcd-members.fragmented", "warning", "1,024 MiB, of which only 102 MiB are in use"),
         ("version", "3.5.9", "etcd-members.old-version", "warning", "controller-3 is older than 3.5.24"),
         ("version", "3.6.4", "etcd-members.versions-differ", "warning", "different versions"),
         ("revision", 70_000, "etcd-members.behind", "warning", "20,000 revisions behind"),

@@ -84,7 +84,7 @@ def test_system_without_updates(world: World, image: str, end: str) -> None:
     reports(world, osImage=image)
     (finding,) = found(world)
     assert (finding.id, finding.severity) == ("os-support.ended", "warning")
-    assert finding.title == f"{image} gets no security updates since {end}: {CONTROLLER}"
+    assert finding.title == f"{image} has had no security updates since {end}: {CONTROLLER}"
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ def test_many_are_counted() -> None:
 def test_without_a_remedy_the_list_has_to_do() -> None:
     """Something is always to be done."""
     assert refusal("no run", [Finding("a.b", "unknown", "t")], "Then again.").remedy == (
-        "Fix what is marked error or unknown. Then again."
+        "Fix the findings marked error or unknown. Then again."
     )
 
 
@@ -51,4 +51,4 @@ def test_what_is_still_on_the_screen_is_not_told_twice() -> None:
     """The error has the ids alone where the list stands above it, each id once."""
     error = refusal("no run", [BLOCKS, WARNS, replace(BLOCKS, title="object b is broken")], "Then again.", seen=True)
     assert error.message.splitlines() == ["no run", "See above: a.b"]
-    assert error.remedy == "Fix what is marked error or unknown. Then again."
+    assert error.remedy == "Fix the findings marked error or unknown. Then again."

@@ -23,7 +23,8 @@ def test_far_fewer_requests_at_once_are_a_warning(world: World) -> None:
     found = world.find(check_request_limits)["flags.fewer-requests"]
     assert found.severity == "warning"
     assert (
-        found.title == "release kube-apiserver: kube-apiserver would process at most 3 requests at a time, 1000 before"
+        found.title
+        == "release kube-apiserver: kube-apiserver would process at most 3 requests at a time, instead of 1000"
     )
     assert found.diagnosis.startswith(f"{READS}: 800 → 2\n{WRITES}: 200 → 1\n")
     plan(world, [f"{READS}=800"], [f"{READS}=100"])
