@@ -65,7 +65,9 @@ def propose_restore(
         members = tuple(read_member(hosts, host) for host in session.cluster.controllers)
         if not other_cluster:
             _check_cluster(session, members[0], manifest)
-        restoration = Restoration(backup, manifest, members, session.recover_tools(), _nodes(session))
+        tools = session.recover_tools()
+        seen = max(EtcdTools(hosts).reported_revision(member) for member in members)
+        restoration = Restoration(backup, manifest, members, tools, _nodes(session), seen)
         pipeline = restoration.pipeline()
         front_end.doing("")
         yield ProposedRestore(manifest, pipeline, session, front_end)

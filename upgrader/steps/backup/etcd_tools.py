@@ -150,6 +150,13 @@ class EtcdTools:
 
         return self._program(member.host, "ask_member", standing, seconds=_ANSWER_SECONDS)
 
+    def reported_revision(self, member: EtcdMember) -> int:
+        """The revision of the member's own data; 0 where it doesn't answer, as its data may be what was lost."""
+        try:
+            return self.standing(member).revision
+        except HostError:
+            return 0
+
     def prove(
         self, member: EtcdMember, size: int, *, take: bool, replaced: ReplacedData | None = None
     ) -> tuple[SnapshotStatus, DataSummary]:

@@ -39,8 +39,12 @@ _DATA = "data"
 _CLAIMED = "upgrader-restore"
 """The folder beside the old data that has the new: a restore's alone, from its first stop on."""
 _LOCK_SECONDS = "60"
-_REVISIONS_A_SECOND = 1000
-"""More than any cluster writes, on average since 1970."""
+_REVISIONS_A_SECOND = 100_000
+"""More than any cluster writes."""
+_AHEAD = 1_000_000
+"""How far a restored revision is ahead of one that was seen: more than is written until etcd stops. No more, as each
+restore takes ten seconds: so the time stays ahead of a series of them.
+"""
 _UNIT_SECONDS = 120.0
 _ETCD_SECONDS = 240.0
 _PODS_SECONDS = 240.0
@@ -120,6 +124,8 @@ class Restoration:
     tools: RecoverTools
     nodes_before: Mapping[str, str] = field(default_factory=dict)
     """The nodes that the API had before, with the versions of their kubelets; none where it didn't answer."""
+    seen_revision: int = 0
+    """The highest revision that a member reports of its data; 0 where none answered."""
 
     @property
     def image(self) -> str:
@@ -138,12 +144,15 @@ class Restoration:
         return image == self.manifest.etcd or bool(runs and was and runs.minors_after(was) == 0)
 
     @property
-    def bump(self) -> int:
-        """How far the restored etcd's revision is ahead of the backup's: no client's watch or cache takes old for new.
+    def revision(self) -> int:
+        """The revision of the restored data, later than any that a client has seen: none takes old data for new.
 
-        It grows with time: after a second restore of the same backup, too, no client has seen a later revision.
+        It is by the time, and not added to the backup's: a backup from before an earlier restore has a low revision,
+        and one from after it a high one, in whatever order they are restored. What is seen counts beside the time, as
+        the clock of the machine that ran an earlier restore may have been ahead.
         """
-        return int(self.tools.clock.now().timestamp()) * _REVISIONS_A_SECOND
+        by_time = int(self.tools.clock.now().timestamp()) * _REVISIONS_A_SECOND
+        return max(by_time, max(self.seen_revision, self.manifest.revision) + _AHEAD)
 
     @property
     def kept(self) -> str:
@@ -162,12 +171,12 @@ class Restoration:
                 )
         self._check_flags()
         brings = f"; etcd then runs the backup's image, {self.image}" if self.image else ""
-        kept, bump, on = self.kept, self.bump, ", ".join(member.host.name for member in self.members)
+        kept, revision, on = self.kept, self.revision, ", ".join(member.host.name for member in self.members)
         steps = (
             _Step(
                 "prepare",
                 f"copy the data next to the current data on {on}, and verify it; nothing is stopped{brings}",
-                lambda note: self._prepare(bump, note),
+                lambda note: self._prepare(revision, note),
             ),
             _Step(
                 "stop",
@@ -180,7 +189,7 @@ class Restoration:
             _Step(
                 "start",
                 f"start etcd, and compare {self.manifest.keys:,} keys with the backup",
-                lambda note: self._start(bump, note),
+                lambda note: self._start(revision, note),
             ),
             _Step("api", "wait until the API answers, and release the backup's lock", self._api),
             _Step("pods", "wait until the kubelets have started the control plane's pods again", self._pods),
@@ -219,8 +228,8 @@ class Restoration:
                     remedy=f"Set `image: {self.image}` in that file, and run the same command again.",
                 ) from error
 
-    def _prepare(self, bump: int, note: Note) -> None:
-        work, cluster = self._etcd, initial_cluster(self.members)
+    def _prepare(self, revision: int, note: Note) -> None:
+        work, cluster, bump = self._etcd, initial_cluster(self.members), revision - self.manifest.revision
         try:
             for member in self.members:
                 # After an interrupted restore it doesn't run; without etcd's manifest it starts none.
@@ -264,13 +273,12 @@ class Restoration:
             note(f"{member.host.name}: moving the old data to {member.data_dir}/{kept}")
             self._run(member.host, _REPLACE, member.data_dir, _CLAIMED, kept)
 
-    def _start(self, bump: int, note: Note) -> None:
-        # The revision at which etcd has exactly what was restored.
-        revision = self.manifest.revision + bump
+    def _start(self, revision: int, note: Note) -> None:
         for member in self.members:
             self._bring_image(member, note)
             self._run(member.host, _START, MANIFEST, ASIDE)
         for member in self.members:
+            # At the revision at which etcd has exactly what was restored.
             data = self._etcd.read(member, revision=revision, seconds=_ETCD_SECONDS)
             if (data.keys, data.digest) != (self.manifest.keys, self.manifest.digest):
                 raise StepFailed(

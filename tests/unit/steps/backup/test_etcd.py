@@ -215,6 +215,15 @@ def tools(answers: dict[str, str], free: int = 1 << 40) -> tuple[EtcdTools, Fake
     return EtcdTools(hosts), hosts
 
 
+@pytest.mark.parametrize(
+    ("answer", "revision"),
+    [('{"healthy": false, "revision": 9, "said": "no leader"}', 9), ('{"failed": "etcd does not run"}', 0)],
+)
+def test_the_revision_of_a_member_that_may_have_lost_its_data(answer: str, revision: int) -> None:
+    """A restore is ahead of it if it is known, also without a quorum; one that doesn't answer stops no restore."""
+    assert tools({"ask_member": answer})[0].reported_revision(MEMBER) == revision
+
+
 NOTE = list[str]().append
 STATUS = '{"hash": 7, "revision": 5, "totalKey": 9, "totalSize": 100, "version": "3.6.0"}'
 READ = '{"keys": 3, "digest": "d", "revision": 5, "uid": "u"}'

@@ -165,10 +165,10 @@ def test_what_a_restore_takes_over_is_removed_or_named(site: Site) -> None:
 
 def test_what_was_restored_is_read_at_its_own_revision(site: Site) -> None:
     """API servers may have written more by then; that is not compared."""
-    bump = site.restoration.bump
+    revision = site.restoration.revision
     site.clock.sleep(60)  # what was read is at the revision that was made
     site.apply("prepare", "start")
-    assert site.read_at == ["0", "0", *[str(manifest().revision + bump)] * 2]
+    assert site.read_at == ["0", "0", *[str(revision)] * 2]
     pods = [json.loads(data) for (_, path), data in site.hosts.files.items() if path.endswith(".json")]
     made = [
         words
@@ -176,14 +176,31 @@ def test_what_was_restored_is_read_at_its_own_revision(site: Site) -> None:
         for item in pod["spec"]["initContainers"]
         if "--bump-revision" in (words := item["command"])
     ]
-    assert [words[words.index("--bump-revision") + 1] for words in made] == [str(bump)] * 2
+    bump = str(revision - manifest().revision)
+    assert [words[words.index("--bump-revision") + 1] for words in made] == [bump] * 2
 
 
-def test_a_backup_that_is_restored_again_is_ahead_of_the_first_restore(site: Site) -> None:
-    """Clients have seen the revisions of the cluster that was restored first, and all that it has written since."""
-    first = site.restoration.bump
+def test_backups_in_any_order_are_ahead_of_earlier_restores(site: Site) -> None:
+    """A backup, then one that was taken of the restored cluster, then the first one again: each has a later revision
+    than all that clients have seen, and what a busy cluster has written in between.
+    """
+    first, written = site.restoration, 3600 * 20_000
+    seen = first.revision + written
     site.clock.sleep(3600)
-    assert site.restoration.bump - first > 3600 * 500
+    second = replace(first, manifest=replace(manifest(), revision=seen))
+    assert second.revision > seen
+    seen = second.revision + written
+    site.clock.sleep(3600)
+    assert first.revision > seen
+
+
+def test_a_clock_that_is_behind_makes_no_earlier_revision(site: Site) -> None:
+    """The machine of an earlier restore had its clock a year ahead: what a member reports counts, and what the backup
+    has.
+    """
+    seen = site.restoration.revision + 365 * 86_400 * 100_000
+    assert replace(site.restoration, seen_revision=seen).revision > seen
+    assert replace(site.restoration, manifest=replace(manifest(), revision=seen)).revision > seen
 
 
 def test_the_backups_lock_is_released(site: Site) -> None:
