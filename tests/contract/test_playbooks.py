@@ -121,6 +121,16 @@ def test_deadline_holds(ansible: AnsiblePlaybooks, tmp_path: Path, inventory: Pa
         ansible.run(play, inventory=inventory, variables={}, timeout_seconds=3)
 
 
+def test_ansible_asks_for_nothing(
+    ansible: AnsiblePlaybooks, tmp_path: Path, inventory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever an ansible.cfg says, and a playbook: it would be waited for, at a terminal that no one sees."""
+    (tmp_path / "ansible.cfg").write_text("[privilege_escalation]\nbecome_ask_pass = True\n")
+    monkeypatch.setenv("ANSIBLE_CONFIG", str(tmp_path / "ansible.cfg"))
+    asking = {"ansible.builtin.pause": {"prompt": "Sure?"}}
+    ansible.run(playbook(tmp_path, asking), inventory=inventory, variables={}, timeout_seconds=stretched(60))
+
+
 def test_missing_files_are_named(ansible: AnsiblePlaybooks, tmp_path: Path, inventory: Path) -> None:
     """A missing inventory is refused, as ansible-runner would use its path as content."""
     with pytest.raises(PlaybookError, match=r"nowhere\.yml: no such file"):

@@ -26,6 +26,8 @@ __all__ = ["AnsiblePlaybooks"]
 _TAIL_LINES = 15
 _OF_TASKS = ("TASK [", "RUNNING HANDLER [", "PLAY RECAP")
 """Prefixes of Ansible's output once tasks run; these lines normally arrive as events."""
+_FACTS = ("gather_facts", "setup")
+"""Modules that only read. Ansible gathers facts before the tasks of a play, whatever tags select of these."""
 _PID = "ansible.pid"
 _KEEP_ALIVE = ("-o ServerAliveInterval=15", "-o ServerAliveCountMax=4")
 
@@ -130,6 +132,10 @@ class _Events:
     """The hosts that a play was run on."""
     begun: bool = False
     """Whether a task was started on any host, reachable or not, or may have been (its events are lost)."""
+    gathered: bool = False
+    """Whether facts were gathered."""
+    worked: bool = False
+    """Whether a task was started that does more than that, or may have been."""
     ended: bool = False
     """Whether Ansible's final counts were seen."""
 
@@ -137,6 +143,9 @@ class _Events:
         """Called by ansible-runner for every event; False: ansible-runner need not store it."""
         kind, data = event.get("event", ""), event.get("event_data", {})
         self.begun = self.begun or kind.startswith("runner_") or _lost(event)
+        facts = kind.startswith("runner_") and str(data.get("task_action", "")).rpartition(".")[2] in _FACTS
+        self.gathered = self.gathered or facts
+        self.worked = self.worked or (kind.startswith("runner_") and not facts) or _lost(event)
         if kind in ("runner_on_failed", "runner_on_unreachable"):
             self.failures[data["host"]] = f"task '{data.get('task', '?')}': {_message(data.get('res') or {})}"
         elif kind == "runner_on_ok" and (data.get("res") or {}).get("changed"):
@@ -190,6 +199,13 @@ def _result(
             remedy="Correct `hosts` in the playbook, or the groups of the inventory; or remove the step.",
             begun=events.begun,
         )
+    if events.gathered and not events.worked:
+        raise PlaybookError(
+            f"playbook {playbook.name} did nothing: Ansible gathered facts, and ran none of its tasks",
+            remedy="If tags exclude them all, change ANSIBLE_RUN_TAGS, ANSIBLE_SKIP_TAGS, or section [tags] of "
+            "ansible.cfg. If the playbook has none, remove the step.",
+            begun=False,
+        )
     tasks = {host: tuple(names) for host, names in sorted(events.changes.items())}
     return PlaybookResult(changed=events.stats.get("changed", {}), failed={}, tasks=tasks)
 
@@ -230,12 +246,17 @@ def _limit_argument(folder: Path, limit: str) -> str | None:
 
 
 _WRAPPER = """#!{python}
-import ctypes, os, signal, sys
+import contextlib, ctypes, fcntl, os, signal, sys, termios
+os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
 if sys.platform == "linux":
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     ctypes.CDLL(None).prctl(1, signal.SIGINT)  # PR_SET_PDEATHSIG
     if os.getppid() != {parent}:
         sys.exit("the parent process has ended")
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # which a process gets for giving its terminal up
+    with contextlib.suppress(OSError):
+        fcntl.ioctl(os.open("/dev/tty", os.O_RDWR), termios.TIOCNOTTY)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 with open({pid_file!r}, "w") as file:
     file.write(str(os.getpid()))
 os.environ["PATH"] = os.environ["PATH"].partition(os.pathsep)[2]
@@ -247,6 +268,9 @@ def _die_with_parent(folder: Path) -> Path:
     """Make a folder `bin` for the front of PATH, whose `ansible-playbook` is interrupted as soon as this process ends.
 
     Otherwise Ansible would survive a kill of `upgrader`, and run beside the one that a resumed run starts.
+
+    It has no terminal: ansible-runner gives it one that nobody sees, where it would wait until the playbook's deadline
+    for the password that `become_ask_pass` wants, for a variable of `vars_prompt`, or for a passphrase of ssh.
     """
     path = folder / "bin" / "ansible-playbook"
     path.parent.mkdir()
@@ -272,6 +296,8 @@ def _environment(front: Path, bytecode: Path) -> dict[str, str]:
         "ANSIBLE_HOST_KEY_CHECKING": "True",
         "ANSIBLE_SSH_HOST_KEY_CHECKING": "True",
         "ANSIBLE_RETRY_FILES_ENABLED": "0",
+        # It would stop at a failed task, and ask what to do.
+        "ANSIBLE_ENABLE_TASK_DEBUGGER": "False",
         # Or else ansible-runner's events lack what is read of them,
         "RUNNER_OMIT_EVENTS": "false",
         "RUNNER_ONLY_FAILED_EVENTS": "false",

@@ -90,6 +90,34 @@ def test_unreachable_host_fails_even_if_the_run_does_not_say_so(
         play(monkeypatch, tmp_path, ScriptedRun("successful", stats(dark={"one": 1})))
 
 
+def ran(action: str, kind: str = "runner_on_ok") -> dict[str, Any]:
+    """A task of this module."""
+    return {"event": kind, "event_data": {"host": "one", "task": "Do it", "task_action": action, "res": {}}}
+
+
+@pytest.mark.parametrize("action", ["gather_facts", "ansible.builtin.setup"])
+def test_playbook_whose_tasks_no_tag_selects_fails(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, action: str
+) -> None:
+    """Ansible gathers facts, runs nothing and reports success: that step has not been done, and changed nothing."""
+    with pytest.raises(PlaybookError, match="ran none of its tasks") as caught:
+        play(monkeypatch, tmp_path, ScriptedRun("successful", ran(action, "runner_on_start"), ran(action), stats()))
+    assert "ANSIBLE_RUN_TAGS" in caught.value.remedy and not caught.value.begun
+
+
+@pytest.mark.parametrize("kind", ["runner_on_ok", "runner_on_skipped"])
+def test_playbook_with_nothing_left_to_do_succeeds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str) -> None:
+    """Its tasks were run, or skipped for their conditions."""
+    run = ScriptedRun("successful", ran("gather_facts"), ran("ansible.builtin.copy", kind), stats())
+    assert play(monkeypatch, tmp_path, run) == {}
+
+
+def test_playbook_whose_events_are_lost_has_not_done_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Where the disk is full, tasks may have run whose events were not written: nobody says that none has."""
+    run = ScriptedRun("successful", ran("gather_facts"), {"uuid": "1"}, stats())
+    assert play(monkeypatch, tmp_path, run) == {}
+
+
 def test_variables_stay_off_the_command_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """They go through a file that only this user can read, and that is gone afterwards."""
     run = ScriptedRun("successful", stats(changed={"one": 2}))
