@@ -131,6 +131,27 @@ def test_ansible_asks_for_nothing(
     ansible.run(playbook(tmp_path, asking), inventory=inventory, variables={}, timeout_seconds=stretched(60))
 
 
+@pytest.mark.parametrize("name", ["stage-node.yml", "upgrade-node.yml", "restore-node.yml"])
+def test_a_node_is_not_left_halfway_because_another_fails(
+    ansible: AnsiblePlaybooks, tmp_path: Path, inventory: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """`any_errors_fatal` of an ansible.cfg would end the play on all nodes: with a new kubelet, and a restore point
+    that says that its upgrade was interrupted.
+    """
+    monkeypatch.setenv("ANSIBLE_ANY_ERRORS_FATAL", "True")
+    (play,) = yaml.safe_load((Path("playbooks") / name).read_text())
+    tasks = [
+        {"fail": {"msg": "no"}, "when": "inventory_hostname == 'one'"},
+        {"copy": {"content": "x", "dest": f"{tmp_path}/{{{{ inventory_hostname }}}}"}},
+    ]
+    path = tmp_path / name
+    path.write_text(yaml.safe_dump([{**play, "hosts": "all", "become": False, "tasks": tasks}]))
+    with pytest.raises(PlaybookError) as caught:
+        ansible.run(path, inventory=inventory, variables={}, limit="one,two", timeout_seconds=stretched(60))
+    assert list(caught.value.hosts) == ["one"]
+    assert (tmp_path / "two").exists()
+
+
 def test_missing_files_are_named(ansible: AnsiblePlaybooks, tmp_path: Path, inventory: Path) -> None:
     """A missing inventory is refused, as ansible-runner would use its path as content."""
     with pytest.raises(PlaybookError, match=r"nowhere\.yml: no such file"):
