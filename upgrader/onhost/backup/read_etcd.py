@@ -31,6 +31,10 @@ _SECONDS = 30.0
 _POLL_SECONDS = 0.5
 _NAMESPACE = b"/namespaces/kube-system"
 _PROTOBUF = b"k8s\x00"
+_ENCRYPTED = b"k8s:enc:"
+"""How a value begins that the API server has encrypted; its provider, a version and the key's name follow."""
+_MOST_NAME = 253
+"""Bytes."""
 
 
 def main(socket_path: str, revision: str, seconds: str) -> None:
@@ -53,8 +57,11 @@ def main(socket_path: str, revision: str, seconds: str) -> None:
 
 
 def summed(ask: Ask, revision: int = 0) -> dict[str, Any]:
-    """`keys`, `digest`, `revision`, and the `uid` of the cluster that the data is of ("" where it can't be read)."""
+    """`keys`, `digest`, `revision`, the `uid` of the cluster that the data is of ("" where it can't be read), and the
+    provider and name of each key with which values are `encrypted`.
+    """
     digest, keys, uid, start, at = hashlib.sha256(), 0, "", _FIRST, revision
+    encrypted: set[str] = set()
     while True:
         # A range end of one zero byte means: to the end. One revision for all pages, whatever is written meanwhile.
         wanted = {"key": _text(start), "range_end": _text(_FIRST), "limit": _AT_ONCE, "revision": at}
@@ -69,11 +76,20 @@ def summed(ask: Ask, revision: int = 0) -> dict[str, Any]:
                 digest.update(len(part).to_bytes(8, "big"))
                 digest.update(part)
             keys += 1
+            encrypted.update(_encryption_key(value))
             if key.endswith(_NAMESPACE):
                 uid = _uid(value)
         if not answer.get("more") or not found:
-            return {"keys": keys, "digest": digest.hexdigest(), "revision": at, "uid": uid}
+            told = {"keys": keys, "digest": digest.hexdigest(), "revision": at, "uid": uid}
+            return {**told, "encrypted": sorted(encrypted)}
         start = base64.b64decode(found[-1]["key"]) + b"\x00"
+
+
+def _encryption_key(value: bytes) -> list[str]:
+    """`aescbc key1` of `k8s:enc:aescbc:v1:key1:…`; with `kms`, the name is the plugin's. None of any other value."""
+    words = value[len(_ENCRYPTED) :].split(b":", 3) if value.startswith(_ENCRYPTED) else []
+    named = (words[0], words[2]) if len(words) > 3 else ()
+    return [" ".join(word[:_MOST_NAME].decode("utf-8", "replace") for word in named)] if named else []
 
 
 def _uid(value: bytes) -> str:

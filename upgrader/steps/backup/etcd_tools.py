@@ -51,6 +51,8 @@ class DataSummary:
     revision: int
     uid: str
     """The UID of the namespace kube-system in it; "" where it is missing or encrypted."""
+    encrypted: tuple[str, ...] = ()
+    """Provider and name of each key with which values are encrypted, as in `aescbc key1`."""
 
 
 @dataclass(frozen=True)
@@ -203,7 +205,8 @@ def _status_log(answer: dict[str, Any]) -> str:
 
 
 def _summary(answer: dict[str, Any]) -> DataSummary:
-    return DataSummary(int(answer["keys"]), str(answer["digest"]), int(answer["revision"]), str(answer["uid"]))
+    keys, digest, revision, uid = (answer[name] for name in ("keys", "digest", "revision", "uid"))
+    return DataSummary(int(keys), str(digest), int(revision), str(uid), tuple(map(str, answer.get("encrypted", ()))))
 
 
 def _status(member: EtcdMember, log: str) -> SnapshotStatus:

@@ -23,6 +23,7 @@ from upgrader.onhost.common.questions import Failed
 from upgrader.onhost.etcd.manifest import with_image
 from upgrader.pipeline import Pipeline, PipelineStep
 from upgrader.recover.pipeline import RecoverTools, hand_over
+from upgrader.steps.backup.encryption import check_keys
 from upgrader.steps.backup.etcd_member import ASIDE, MANIFEST, EtcdMember, initial_cluster
 from upgrader.steps.backup.etcd_pod import ReplacedData
 from upgrader.steps.backup.etcd_tools import EtcdTools
@@ -240,7 +241,8 @@ class Restoration:
             if send_snapshot(self.backup, self.tools.hosts, self.members) != self.manifest:
                 raise BackupRefused(f"{self.backup.path} was replaced by another backup meanwhile")
             for member in map(self._made_with, self.members):
-                prove_on(member, self.manifest, work, ReplacedData(_DATA, cluster, bump))
+                _, data = prove_on(member, self.manifest, work, ReplacedData(_DATA, cluster, bump))
+                check_keys(self.tools.hosts, member.host, data.encrypted, note)
                 note(f"{member.host.name}: its new data has all {self.manifest.keys:,} keys")
         except BaseException:
             for member in self.members:

@@ -20,6 +20,7 @@ from upgrader.model.settings import BackupSettings
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Age, Clock, Hosts, Kind, Kube
 from upgrader.steps.backup.archive import pack
+from upgrader.steps.backup.encryption import encryption_files
 from upgrader.steps.backup.etcd_member import EtcdMember
 from upgrader.steps.backup.etcd_pod import SNAPSHOT
 from upgrader.steps.backup.etcd_tools import DataSummary, EtcdTools, SnapshotStatus
@@ -56,14 +57,6 @@ tar --create --file "$work/files.tar" "$@"
 # Where nothing was collected, neither folder is there: that must not hide why.
 _REMOVE = 'rm -rf -- "$1" && { [ ! -e "$2" ] || rmdir --ignore-fail-on-non-empty -- "$2"; }'
 _MEASURE = 'set -eu; stat -c %s -- "$1"; sha256sum -- "$1"'
-# Of an adopted kube-apiserver only the checkpoints are on disk; its manifest is there while a standby pod serves.
-_KEYS = r"""cd -- "$1" || exit 1
-grep -rhoE -e '--encryption-provider-config[= ]"?[^"[:space:],]+' manifests checkpointer/workloads 2>/dev/null |
-  sed -E 's/^[^= ]*[= ]"?//' | sort -u | while read -r path; do
-    if [ -e "$path" ]; then echo "$path"; else echo "$path" >&2; fi
-  done
-exit 0
-"""
 
 
 @dataclass(frozen=True)
@@ -116,14 +109,13 @@ class BackupTaker:
         """A controller's files: `/etc/kubernetes` with its checkpoints, and encryption keys from elsewhere."""
         note(f"{host.name}: /etc/kubernetes, checkpoints and encryption keys")
         folder = member.work
-        found = self.hosts.run(host, ["sh", "-c", _KEYS, "sh", "/etc/kubernetes"])
-        keys = found.stdout.split()
-        for path in found.stderr.split():
+        keys = encryption_files(self.hosts, host)
+        for path in keys.elsewhere:
             note(
                 f"{host.name}: {path} is mounted from another file system: unless it comes from a Secret, it is not "
                 "in this backup"
             )
-        elsewhere = sorted({key.lstrip("/") for key in keys if key.startswith("/") and not _inside(key)})
+        elsewhere = sorted({key.lstrip("/") for key in keys.there if key.startswith("/") and not _inside(key)})
         self.hosts.run(host, ["bash", "-c", _COLLECT, "bash", folder, "/", *elsewhere], timeout_seconds=_FILES_SECONDS)
         return self._measured(host, controller_part(host.name), f"{folder}/{_FILES}")
 

@@ -203,6 +203,19 @@ def test_the_cluster_is_known_by_its_data() -> None:
         assert summed(Store(**{"namespaces/kube-system": (value, 0)}).ask)["uid"] == expected
 
 
+def test_the_keys_of_encrypted_values_are_named() -> None:
+    """With their providers, each once; a value that only begins like one has none."""
+    values = {
+        "secrets/a": b"k8s:enc:aescbc:v1:key1:\x00:\xff",
+        "secrets/b": b"k8s:enc:aescbc:v1:key1:\x01",
+        "secrets/c": b"k8s:enc:kms:v2:vault:\x01",
+        "secrets/d": b"k8s:enc:",
+        "configmaps/e": b"k8s\x00enc:aesgcm:v1:key2:",
+    }
+    found = summed(Store(**{name: (value, 0) for name, value in values.items()}).ask)
+    assert found["encrypted"] == ["aescbc key1", "kms vault"]
+
+
 def tools(answers: dict[str, str], free: int = 1 << 40) -> tuple[EtcdTools, FakeHosts]:
     """A controller whose programs answer so, by their names."""
     hosts = FakeHosts()

@@ -44,7 +44,7 @@ class Site:
         self.did: list[str] = []
         self.notes: list[str] = []
         self.restored = {"keys": 308, "digest": "d1", "revision": 1959, "uid": "uid-1"}
-        self.scratch = dict(self.restored)
+        self.scratch: dict[str, object] = dict(self.restored)
         self.read_at: list[str] = []
         for host in (HOST, OTHER):
             self.hosts.files[host.name, MANIFEST] = (YAML % "/var/lib/etcd").encode()
@@ -120,6 +120,63 @@ def test_nothing_stops_before_every_controller_has_the_data(site: Site) -> None:
         assert last < kinds.index(later), site.did
     assert {line for line in site.did if "replace" in line} == {"controller-1 replace", "controller-2 replace"}
     assert site.recovery.calls == 1
+
+
+ENCRYPTION = """
+apiVersion: apiserver.config.k8s.io/v1
+kind: EncryptionConfiguration
+resources:
+  - resources: [secrets]
+    providers:
+      - aescbc: {keys: [{name: key2, secret: c2VjcmV0}]}
+      - kms: {apiVersion: v2, name: vault, endpoint: unix:///x}
+      - identity: {}
+"""
+
+
+def with_encryption(site: Site, *needed: str, told: str = "/etc/kubernetes/enc.yaml\n", elsewhere: str = "") -> None:
+    """Both controllers have that configuration, and the backup has values of these keys."""
+    site.scratch["encrypted"] = list(needed)
+    shell = site.hosts.commands["sh"]
+    assert callable(shell)
+
+    def answer(host: Host, command: Sequence[str], stdin: bytes) -> CommandResult:
+        found = "encryption-provider-config" in command[2]
+        return CommandResult(0, told, elsewhere) if found else shell(host, command, stdin)
+
+    site.hosts.commands["sh"] = answer
+    for host in (HOST, OTHER):
+        site.hosts.files[host.name, "/etc/kubernetes/enc.yaml"] = ENCRYPTION.encode()
+
+
+def test_data_whose_encryption_key_is_gone_stops_nothing(site: Site) -> None:
+    """The key was rotated after the backup: no kube-apiserver could read a Secret of it."""
+    with_encryption(site, "aescbc key1", "aescbc key2", "kms vault")
+    refused(site, HostError, r"encrypted with aescbc key1, which /etc/kubernetes/enc\.yaml doesn't have")
+
+
+def test_data_whose_keys_are_all_there_is_restored(site: Site) -> None:
+    """The configuration has them, with others."""
+    with_encryption(site, "aescbc key2", "kms vault")
+    site.apply("prepare")
+    assert not [note for note in site.notes if "decrypt" in note]
+
+
+@pytest.mark.parametrize(
+    ("told", "elsewhere", "why"),
+    [
+        ("", "", "no encryption configuration was found"),
+        ("", "/enc/config.yaml\n", "/enc/config.yaml can't be read"),
+        ("/etc/kubernetes/gone.yaml\n", "", "/etc/kubernetes/gone.yaml can't be read"),
+    ],
+    ids=["new disks", "from a Secret", "removed meanwhile"],
+)
+def test_keys_that_are_unknown_are_noted(site: Site, told: str, elsewhere: str, why: str) -> None:
+    """A restore may be what brings the configuration back: it isn't refused for what can't be known."""
+    with_encryption(site, "aescbc key1", told=told, elsewhere=elsewhere)
+    site.apply("prepare")
+    noted = [note for note in site.notes if "unknown whether kube-apiserver can decrypt the data (aescbc key1)" in note]
+    assert len(noted) == 2 and all(why in note for note in noted)
 
 
 def test_nothing_stops_where_the_prepared_data_is_gone(site: Site) -> None:

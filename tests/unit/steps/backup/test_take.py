@@ -22,8 +22,9 @@ from upgrader.errors import BackupRefused, HostError, UsageError
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.settings import BackupSettings
 from upgrader.ports import CommandResult
+from upgrader.steps.backup.encryption import _FIND
 from upgrader.steps.backup.etcd_member import ASIDE, MANIFEST
-from upgrader.steps.backup.take import _COLLECT, _KEYS, _REMOVE, BackupTaker
+from upgrader.steps.backup.take import _COLLECT, _REMOVE, BackupTaker
 from upgrader.steps.backup.verify import BackupFile
 
 OTHER = Host("controller-2", "10.0.0.12")
@@ -290,8 +291,8 @@ def test_encryption_keys_from_elsewhere_are_found(tmp_path: Path, path: str, con
     (tmp_path / path).parent.mkdir(parents=True)
     keys = tmp_path / "enc.yaml"
     (tmp_path / path).write_text(content % keys)
-    ended = subprocess.run(["sh", "-c", _KEYS, "sh", tmp_path], capture_output=True, text=True, check=True)
+    ended = subprocess.run(["sh", "-c", _FIND, "sh", tmp_path], capture_output=True, text=True, check=True)
     assert (ended.stdout.split(), ended.stderr.split()) == ([], [str(keys)])  # a Secret's: only in the container
     keys.touch()
-    ended = subprocess.run(["sh", "-c", _KEYS, "sh", tmp_path], capture_output=True, text=True, check=True)
+    ended = subprocess.run(["sh", "-c", _FIND, "sh", tmp_path], capture_output=True, text=True, check=True)
     assert (ended.stdout.split(), ended.stderr.split()) == ([str(keys)], [])
