@@ -217,6 +217,14 @@ def test_grace_periods_add_up(render: Render) -> None:
     assert int(_variables(rendered)["DRAIN_SECONDS"]) == drain
 
 
+def test_the_proxy_outlives_a_short_grace_period(render: Render) -> None:
+    """HAProxy's container has a hook that tells its script to end, as only a hook that lasts makes the kubelet wait
+    with SIGKILL until kube-apiserver, which has one too, has got its own signal.
+    """
+    proxy = render("kube-apiserver", ONE).container(*NAME, "haproxy")
+    assert proxy["lifecycle"]["preStop"]["exec"]["command"] == [*proxy["command"][:-1], "stop"]
+
+
 def test_a_grace_period_that_is_too_short_is_refused(render: Render) -> None:
     """Short grace periods are refused, as they would kill connections during the drain."""
     with pytest.raises(Refused, match="terminationSeconds"):

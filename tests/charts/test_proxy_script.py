@@ -188,7 +188,8 @@ class Ending:
         self.successor = held.enter_context(socket.create_server((NODE, port)))
         address = tmp_path / "address.env"
         address.write_text(f"PRIVATE_ADDRESS='{PRIVATE}'\n")
-        own = f"opened={tmp_path}/open ending={tmp_path}/ending STARTER=''"
+        own = " ".join(f"{name}={tmp_path}/{name}" for name in ("ending", "running", "stopping"))
+        own += f" opened={tmp_path}/open STARTER=''"
         self.script = held.enter_context(
             subprocess.Popen(
                 ["bash", "-c", f'source "{SCRIPT}" true; {own} relay={self.relay.pid}; {words}'],
@@ -288,21 +289,101 @@ def test_the_hold_ends_with_the_last_connection_that_needs_it(tmp_path: Path) ->
         assert not ending.paused()
 
 
-@pytest.mark.parametrize("stop_signal", [signal.SIGTERM, signal.SIGUSR1])
-def test_an_end_that_is_told_during_a_check(tmp_path: Path, stop_signal: signal.Signals) -> None:
+def running(held: ExitStack, tmp_path: Path, **environment: str) -> Ending:
+    """A script that runs, with idle processes in place of HAProxy's, and waits for the checker's page."""
+    (tmp_path / "haproxy").write_text("#!/bin/sh\nexec sleep 600\n")
+    (tmp_path / "haproxy").chmod(0o755)
+    page = held.enter_context(socket.create_server((PRIVATE, 0)))
+    page.settimeout(stretched(30))  # it never answers
+    environment = {"DRAIN_SECONDS": "3", "HOLD_SECONDS": "0", **environment}
+    environment |= {"STATUS_PORT": str(page.getsockname()[1]), "PATH": f"{tmp_path}:/usr/bin:/bin"}
+    ending = Ending(held, tmp_path, "pause_http2() { :; }; run", **environment)
+    held.callback(page.accept()[0].close)
+    return ending
+
+
+@pytest.mark.parametrize("stop_signal", ["TERM", "USR1", "INT", "HUP", "QUIT", "USR2", "WINCH", "PWR", "RTMIN+3"])
+def test_an_end_that_is_told_during_a_check(tmp_path: Path, stop_signal: str) -> None:
     """The script ends when it is told to while it waits for the checker's page, whose time-out ends nothing else; by
-    the stop signal of HAProxy's official image as by SIGTERM, which a runtime sends where the image names none.
+    the stop signal of HAProxy's official image, and of other images, as by SIGTERM, which a runtime sends where the
+    image names none.
     """
     with ExitStack() as held:
-        (tmp_path / "haproxy").write_text("#!/bin/sh\nexec sleep 600\n")
-        (tmp_path / "haproxy").chmod(0o755)
-        page = held.enter_context(socket.create_server((PRIVATE, 0)))
-        page.settimeout(stretched(30))  # it never answers
-        environment = {"STATUS_PORT": str(page.getsockname()[1]), "PATH": f"{tmp_path}:/usr/bin:/bin"}
-        environment |= {"DRAIN_SECONDS": "3", "HOLD_SECONDS": "0"}
-        ending = Ending(held, tmp_path, "pause_http2() { :; }; run", **environment)
-        held.callback(page.accept()[0].close)
-        ending.script.send_signal(stop_signal)
+        ending = running(held, tmp_path)
+        subprocess.run(["bash", "-c", f"kill -{stop_signal} {ending.script.pid}"], check=True)
+        assert ending.script.communicate(timeout=stretched(30))[0].endswith("proxy: done\n")
+
+
+def test_the_hook_tells_the_script_and_waits_for_it(tmp_path: Path) -> None:
+    """The kubelet's hook begins the end, returns once it is over, and is not cut off by it: the container would end
+    with a failed hook.
+    """
+    with ExitStack() as held:
+        ending = running(held, tmp_path)
+        hook = stop_hook(tmp_path)
+        assert hook.wait(timeout=stretched(30)) == 0
+        assert not (tmp_path / "running").exists()
+        assert ending.script.communicate(timeout=stretched(30))[0].endswith("proxy: done\n")
+
+
+def test_the_container_outlives_its_hook(tmp_path: Path) -> None:
+    """A script whose work is done ends after its hook, on a busy node, too."""
+    with ExitStack() as held:
+        hook = held.enter_context(subprocess.Popen(["sleep", "600"]))
+        held.callback(hook.kill)
+        ending = running(held, tmp_path)
+        (tmp_path / "stopping").write_text(f"{hook.pid}\n")
+        ending.script.terminate()
+        until("its work to be done", lambda: not (tmp_path / "running").exists(), timeout_seconds=30)
+        assert ending.script.poll() is None
+        hook.kill()
+        hook.wait()
+        assert ending.script.communicate(timeout=stretched(30))[0].endswith("proxy: done\n")
+
+
+def test_a_hook_without_a_script_ends(tmp_path: Path) -> None:
+    """A container that is stopped before its script runs, or after it has ended, waits for nothing."""
+    assert stop_hook(tmp_path).wait(timeout=stretched(30)) == 0
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    (tmp_path / "running").write_text(f"{ended.pid}\n")
+    assert stop_hook(tmp_path).wait(timeout=stretched(30)) == 0
+
+
+def stop_hook(folder: Path) -> subprocess.Popen[bytes]:
+    """What the kubelet runs in the container before it sends a signal."""
+    own = f"running={folder}/running stopping={folder}/stopping"
+    return subprocess.Popen(
+        ["bash", "-c", f'source "{SCRIPT}" true; {own}; stop'],
+        env={"HOST_IP": NODE, "PRIVATE_ADDRESS": PRIVATE, "PATH": "/usr/bin:/bin"},
+    )
+
+
+def test_a_grace_period_that_ends_before_the_drain(tmp_path: Path) -> None:
+    """kube-apiserver's signal that comes early is passed on at once, as the pod has two seconds left: nothing is held
+    back, and HTTP/2 clients get an answer rather than a pause that ends with their connection.
+    """
+    with ExitStack() as held:
+        starter = held.enter_context(subprocess.Popen(["sleep", "600"]))
+        held.callback(starter.kill)
+        words = f"kill() {{ echo $*; command kill $*; }}; STARTER={starter.pid}; move $(($(now) + 3600000))"
+        ending = Ending(held, tmp_path, words)
+        starter.send_signal(signal.SIGSTOP)
+        until("the starter to go on", lambda: not stopped(starter), timeout_seconds=30, interval_seconds=0.01)
+        said = ending.script.communicate(timeout=stretched(30))[0].splitlines()
+        assert said[0] == f"-CONT {starter.pid}" and len(said) == 2
+        assert re.fullmatch(r"proxy: the pod's grace period was over 3\d{3} s before .*drainSeconds: .*", said[1])
+
+
+def test_all_processes_are_told_at_once(tmp_path: Path) -> None:
+    """At a shutdown without the kubelet, systemd sends SIGTERM to each process of a container, and SIGCONT: HAProxy's
+    end at once, and with them all connections. The script ends with kube-apiserver, and doesn't wait for its drain.
+    """
+    with ExitStack() as held:
+        ending = running(held, tmp_path, DRAIN_SECONDS="3600")
+        ending.script.terminate()
+        ending.script.send_signal(signal.SIGCONT)
+        ending.server.close()
         assert ending.script.communicate(timeout=stretched(30))[0].endswith("proxy: done\n")
 
 

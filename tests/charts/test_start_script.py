@@ -72,11 +72,14 @@ def test_it_ends_with_its_server(pod: Pod) -> None:
         assert pod.start(held, "no-such-program").wait(timeout=stretched(30)) == 127
 
 
-def test_the_signal_is_passed_on_at_once_where_nothing_moves_clients(pod: Pod) -> None:
-    """Without its proxy, a pod ends as kube-apiserver does: it is told once, and its exit code is the pod's."""
+@pytest.mark.parametrize("stop_signal", ["TERM", "INT", "HUP", "QUIT", "USR1", "USR2"])
+def test_the_signal_is_passed_on_at_once_where_nothing_moves_clients(pod: Pod, stop_signal: str) -> None:
+    """Without its proxy, a pod ends as kube-apiserver does: it is told once, and its exit code is the pod's. The stop
+    signal that a vendor's image names is passed on as SIGTERM.
+    """
     with ExitStack() as held:
         process = pod.start(held)
-        process.terminate()
+        process.send_signal(signal.Signals[f"SIG{stop_signal}"])
         assert process.wait(timeout=stretched(30)) == 7 and pod.signals() == 1
 
 

@@ -1,6 +1,7 @@
 #!/bin/bash
 # Keeps the public listener open exactly while this pod's own kube-apiserver is ready.
 #   proxy.sh run     check forever; open and close the listener (the container's process)
+#   proxy.sh stop    tell `run` to end, and wait until it has (preStop hook)
 #   proxy.sh ready   exit 0 when the listener is open and the last check succeeded (readiness probe)
 #   proxy.sh live    end a kube-apiserver whose /livez has failed for too long (liveness probe)
 set -u
@@ -12,10 +13,15 @@ if [[ ${ADDRESS_FILE-} ]]; then
   opened=/run/kube-apiserver-proxy/open
 fi
 ending=${opened%/*}/ending # exists while clients are moved, and holds this process's id: start.sh waits for it then
+running=${opened%/*}/running # holds the process id of `run`, until no connection needs it any more
+stopping=${opened%/*}/stopping # holds that of `stop`
 export ANY_ADDRESS=0.0.0.0
 if [[ $HOST_IP == *:* ]]; then ANY_ADDRESS=::; fi
 export STATE=${opened%/*} # folder of what HAProxy's processes share
 config=$(dirname "${BASH_SOURCE[0]}")
+# Container runtimes send the stop signal that the image names in place of TERM: HAProxy's official image names USR1, and
+# other images of servers and init systems the rest. By default, each but WINCH would end this script at once.
+STOP_SIGNALS='TERM INT HUP QUIT USR1 USR2 WINCH PWR RTMIN+3'
 own_listener='' # of this pod's kube-apiserver, once it has been looked for
 
 # Sets STATUS (UP, DOWN…), CHECK and CODE (result and HTTP status of the last check) and LASTS (for how many seconds) of
@@ -191,7 +197,13 @@ pass_signal_on() {
 move() {
   local held='' signal
   trap '' PIPE
-  sleep_until $(($1 - 2000))
+  until (($(now) >= $1 - 2000)); do
+    sleep 0.1
+    if ! serves || signalled "$1"; then
+      hurry "$1"
+      return
+    fi
+  done
   if ((HOLD_SECONDS > 0)) && [[ $(own_token) ]] && { ! followed || (($(others) > 0)); }; then
     send_held_request && held=yes
   fi
@@ -208,6 +220,17 @@ move() {
     return
   fi
   until_goaway
+}
+
+# kube-apiserver has its end signal before it was due, or has ended. The signal came at the end of a grace period that is
+# shorter than the drain: the kubelet gives two more seconds, in which there is no time for a pause, or for a hold. What
+# is in flight ends in them, if it can, and 429 tells all other clients to try again.
+hurry() {
+  pass_signal_on
+  if serves; then
+    say "the pod's grace period was over $((($1 - $(now) + 500) / 1000)) s before gracefulShutdown.drainSeconds:" \
+      "connections end within 2 s"
+  fi
 }
 
 BODY='{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}'
@@ -265,8 +288,9 @@ hold() {
 finish() {
   # A pod that you delete ends before its successor is ready. kube-apiserver drains, then answers 429 (retry later) for
   # a while: both are better than no listener at all.
-  trap '' TERM INT USR1
-  local mover
+  # shellcheck disable=SC2086
+  trap '' $STOP_SIGNALS
+  local mover hook
   find_starter
   echo $$ > "$ending"
   move "$((told + DRAIN_SECONDS * 1000))" & mover=$!
@@ -280,16 +304,20 @@ finish() {
   kill -USR1 "$relay" 2>/dev/null
   # The kubelet ends this wait, and all open connections, when the pod's grace period is over.
   while [[ $(jobs -rp) ]]; do wait; done
+  rm -f "$running"
+  # The kubelet calls a hook failed that ends with its container.
+  while read -r hook < "$stopping" && kill -0 "$hook"; do sleep 0.1; done 2>/dev/null
   say "done"
   exit 0
 }
 
 run() {
   front='' checker='' relay='' pause=0.2 told=''
-  rm -f "$opened" "$ending"
-  # No more than this: the time-out of a `read` that the signal interrupts would end whatever the trap does. USR1: the
-  # stop signal of HAProxy's official image, which container runtimes send in place of TERM.
-  trap 'told=${told:-$((${EPOCHREALTIME/[.,]/} / 1000))}' TERM INT USR1
+  rm -f "$opened" "$ending" "$stopping"
+  # No more than this: the time-out of a `read` that the signal interrupts would end whatever the trap does.
+  # shellcheck disable=SC2086
+  trap 'told=${told:-$((${EPOCHREALTIME/[.,]/} / 1000))}' $STOP_SIGNALS
+  echo $$ > "$running"
   # An environment variable, as arguments are visible to every process of the node.
   TOKEN=$(own_token) haproxy -f "$config/check.cfg" -db & checker=$!
   haproxy -f "$config/http2.cfg" -db & relay=$!
@@ -320,6 +348,16 @@ run() {
   close_listener
   exit 1
 }
+
+# The kubelet kills the container when the pod's grace period is over, but two seconds later if it has a preStop hook
+# that runs until then. kube-apiserver's is such a hook; without one here, a grace period that is shorter than its drain
+# would end all connections before kube-apiserver is told to end.
+stop() {
+  local script
+  echo $$ > "$stopping"
+  read -r script < "$running" && kill -TERM "$script" || return 0
+  while [[ -e $running ]] && kill -0 "$script"; do sleep 0.2; done
+} 2>/dev/null
 
 ready() {
   local good='' found

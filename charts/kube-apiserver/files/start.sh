@@ -6,13 +6,13 @@ set -u
 runtime=${0%/files/*}
 told=''
 . "$runtime/address.env"
-trap 'told=yes' TERM
+trap 'told=yes' TERM INT HUP QUIT USR1 USR2 # or the stop signal that a vendor's image names
 "$@" --bind-address="$PRIVATE_ADDRESS" &
 server=$!
 [ "$told" ] || wait "$server"
 code=$?
 if [ "$told" ]; then
-  trap '' TERM # not before kube-apiserver has started: it would ignore the signal, too
+  trap '' TERM INT HUP QUIT USR1 USR2 # not before kube-apiserver has started: it would ignore the signal, too
   # When proxy.sh moves clients, it sees that this process has stopped, and lets it go on once HTTP/2 clients pause: a
   # busy node may deliver the pod's signals seconds apart. One that was killed leaves its file, and lets nothing go on.
   if read -r proxy < "$runtime-proxy/ending" && kill -0 "$proxy"; then kill -STOP $$; fi 2>/dev/null
