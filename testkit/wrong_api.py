@@ -220,6 +220,11 @@ WRONG: Mapping[str, WrongApi] = {
         harmless=True,
         said="`resources` of kube-apiserver: `cpu: 100m`",
     ),
+    # So slow that Helm's own rollback may exceed its timeout, and is asked for once more.
+    "a twentieth of a CPU": WrongApi(
+        others={"resources": {"requests": {"cpu": "50m"}, "limits": {"cpu": "50m"}}},
+        said="`resources` of kube-apiserver: `cpu: 50m`",
+    ),
     # API Priority and Fairness gives each level one seat at least, and queues: a lab's few clients never wait for one.
     "two requests at once": WrongApi(
         {"max-requests-inflight": "2", "max-mutating-requests-inflight": "1"}, harmless=True
