@@ -63,6 +63,22 @@ def test_limits_that_a_limit_range_adds(kube: KubeAdapter, made: Make) -> None:
     assert of_plan(kube, deployment(name)) == ["admission.limits"]
 
 
+def test_pods_that_a_policy_gives_less_time_to_end(kube: KubeAdapter, made: Make) -> None:
+    """The API server shows the pod as its policy makes it, and nothing is stored."""
+    name = namespace(kube, made)
+    item = deployment(name)
+    item["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 45
+    assert of_plan(kube, item) == []
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+    expression = "Object{spec: Object.spec{terminationGracePeriodSeconds: 20}}"
+    mutation = {"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": expression}}
+    constraints = {"resourceRules": [rule], "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}}}
+    spec = {"matchConstraints": constraints, "mutations": [mutation], "reinvocationPolicy": "Never"}
+    policy = made(_admission("mutatingadmissionpolicies"), {"metadata": {}, "spec": spec})
+    made(_admission("mutatingadmissionpolicybindings"), {"metadata": {}, "spec": {"policyName": policy}})
+    until("it to hold", lambda: of_plan(kube, item) == ["admission.grace-period"], timeout_seconds=120)
+
+
 def test_pods_that_a_quota_refuses(kube: KubeAdapter, made: Make) -> None:
     """Nothing of them is made: the quota alone would refuse the run's pods."""
     name = namespace(kube, made)

@@ -104,6 +104,7 @@ WORST_SEVERITY: Mapping[str, Severity] = {
     "accept-queues.dropped": "warning",
     "accept-queues.unread": "warning",
     "access.missing": "error",
+    "admission.grace-period": "warning",
     "admission.limits": "warning",
     "admission.refused": "error",
     "admission.untested": "info",

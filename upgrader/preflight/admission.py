@@ -19,6 +19,7 @@ __all__ = ["check_admission"]
 
 _WORKLOADS = ("DaemonSet", "Deployment", "StatefulSet")
 _MANAGED_BY, _RELEASE = "app.kubernetes.io/managed-by", "meta.helm.sh/release-name"
+_GRACE = "terminationGracePeriodSeconds"
 _NAMED = {
     "serviceAccountName": "ServiceAccount",
     "priorityClassName": "PriorityClass",
@@ -74,7 +75,10 @@ def _workload(
             "at its CPU limit is throttled.",
             f"kubectl -n {namespace} get limitranges; or set your own limits in the values of release {release.name}.",
         )
-    yield from _itself(context, release, name, item)
+    less_time = list(_shortened(name, namespace, item, admitted["spec"]))
+    yield from less_time
+    known = {finding.id for finding in less_time}
+    yield from (finding for finding in _itself(context, release, name, item) if finding.id not in known)
 
 
 def _itself(context: PreflightContext, release: PlannedRelease, name: str, item: Manifest) -> Iterator[Finding]:
@@ -86,17 +90,40 @@ def _itself(context: PreflightContext, release: PlannedRelease, name: str, item:
     try:
         live = context.kube.get(kind, meta["name"], namespace)
         if live is None:
-            context.kube.create(kind, {**item, "metadata": {**meta, **known}}, namespace, dry_run=True)
+            tried = {**item, "metadata": {**meta, **known}}
+            written = context.kube.create(kind, tried, namespace, dry_run=True)
+            yield from _shortened(name, namespace, item, written["spec"]["template"]["spec"])
             return
         # Of its spec only what its pods are made of: the rest may have become another client's, such as `replicas`.
         template = _patch(live["spec"]["template"], item["spec"]["template"])
-        context.kube.dry_patch(kind, meta["name"], {"metadata": known, "spec": {"template": template}}, namespace)
+        changes = {"metadata": known, "spec": {"template": template}}
+        written = context.kube.dry_patch(kind, meta["name"], changes, namespace)
+        yield from _shortened(name, namespace, item, written["spec"]["template"]["spec"])
     except ApiUnavailable:
         raise
     except ApiError as error:
         if error.status in (404, 409):
             return  # made or removed meanwhile
         yield _refused(f"{name}: the API refuses it", name, error, release, namespace)
+
+
+def _shortened(name: str, namespace: str, item: Manifest, pod: KubeObject) -> Iterator[Finding]:
+    """`item` is a workload of the chart, called `name`; `pod` the spec of its pods as the API would store it. Where the
+    chart names no time, none is shorter.
+    """
+    wanted = item["spec"]["template"]["spec"].get(_GRACE)
+    given = pod.get(_GRACE)
+    if wanted is None or given is None or given >= wanted:
+        return
+    yield Finding(
+        "admission.grace-period",
+        "warning",
+        f"{name}: the API gives its pods {given} s to end, not the {wanted} s of the chart",
+        f"A policy or a webhook changes {_GRACE}. A pod that is replaced is killed after this time: requests in flight "
+        "fail, and connections that are still open are cut.",
+        f"Exclude namespace {namespace} from that policy. To find it: kubectl get "
+        "mutatingwebhookconfigurations; since v1.36, kubectl get mutatingadmissionpolicies, too",
+    )
 
 
 def _patch(old: Manifest, new: Manifest) -> dict[str, Any]:

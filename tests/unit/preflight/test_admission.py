@@ -125,9 +125,36 @@ def test_limits_that_the_chart_does_not_have(world: World, monkeypatch: pytest.M
     world.manifests["kubernetes"] = workload(own)
     assert world.find(check_admission) == {}
     limited = {"name": "main", "resources": {"limits": {"memory": "1Gi", "cpu": "100m"}}}
-    monkeypatch.setattr(world.kube, "create", lambda *_, **__: {"spec": {"containers": [limited]}})
+    admitted = {"spec": {"containers": [limited]}}
+    monkeypatch.setattr(world.kube, "create", lambda kind, item, *_, **__: admitted if kind == PODS else item)
     found = world.find(check_admission)["admission.limits"]
     assert found.severity == "warning" and found.title.endswith("doesn't set: main: cpu 100m")
+
+
+@pytest.mark.parametrize(("given", "found"), [(20, True), (45, False), (60, False), (None, False)])
+@pytest.mark.parametrize("policy_for", ["pods", "workloads", "new workloads", "pods and workloads"])
+def test_pods_that_get_less_time_to_end(
+    world: World, monkeypatch: pytest.MonkeyPatch, policy_for: str, given: int | None, found: bool
+) -> None:
+    """A policy shortens the grace period of pods, of the workload, or of both: one warning with both times."""
+
+    def mutated(manifest: KubeObject, what: str) -> KubeObject:
+        if what not in policy_for:
+            return manifest
+        spec = {"containers": [], "terminationGracePeriodSeconds": given}
+        return {**manifest, "spec": spec if what == "pods" else {"template": {"spec": spec}}}
+
+    name = "mine" if policy_for == "new workloads" else "kube-apiserver"
+    template = "{spec: {terminationGracePeriodSeconds: 45, containers: []}}"
+    world.manifests[name] = f"kind: Deployment\nmetadata: {{name: {name}}}\nspec: {{template: {template}}}"
+    monkeypatch.setattr(
+        world.kube, "create", lambda kind, item, *_, **__: mutated(item, "pods" if kind == PODS else "workloads")
+    )
+    monkeypatch.setattr(world.kube, "dry_patch", lambda kind, name, item, *_: mutated(item, "workloads"))
+    findings = list(check_admission(world.context()))
+    assert [finding.id for finding in findings] == ["admission.grace-period"] * found
+    for finding in findings:
+        assert finding.severity == "warning" and finding.title.endswith("20 s to end, not the 45 s of the chart")
 
 
 API_SERVER = """

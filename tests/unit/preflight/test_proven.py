@@ -225,6 +225,7 @@ PROVEN: dict[str, tuple[str, ...]] = {
     "test_checks_of_plans.py::test_limits_that_a_limit_range_adds": ("admission.limits",),
     "test_checks_of_plans.py::test_namespace_that_the_run_brings": ("admission.untested",),
     "test_checks_of_plans.py::test_number_of_pods_that_another_client_set": ("autoscalers.reset",),
+    "test_checks_of_plans.py::test_pods_that_a_policy_gives_less_time_to_end": ("admission.grace-period",),
     "test_checks_of_plans.py::test_pods_that_a_quota_refuses": ("admission.refused",),
     "test_checks_of_plans.py::test_workload_that_a_gitops_controller_declares": ("releases.other-writer",),
     "test_checks_of_releases.py::test_release_that_failed": ("releases.last-failed", "releases.never-worked"),
