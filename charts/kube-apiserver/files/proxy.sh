@@ -199,7 +199,8 @@ move() {
   trap '' PIPE
   until (($(now) >= $1 - 2000)); do
     sleep 0.1
-    if ! serves || signalled "$1"; then
+    # Up to five seconds early isn't short: a busy node may begin this container's hook that much later than the other.
+    if ! serves || { (($(now) < $1 - 5000)) && signalled "$1"; }; then
       hurry "$1"
       return
     fi
@@ -222,7 +223,7 @@ move() {
   until_goaway
 }
 
-# kube-apiserver has its end signal before it was due, or has ended. The signal came at the end of a grace period that is
+# kube-apiserver has its end signal long before it was due, or has ended. The signal came at the end of a grace period that is
 # shorter than the drain: the kubelet gives two more seconds, in which there is no time for a pause, or for a hold. What
 # is in flight ends in them, if it can, and 429 tells all other clients to try again.
 hurry() {
