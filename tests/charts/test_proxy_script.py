@@ -449,9 +449,7 @@ def test_the_body_is_held_back(tmp_path: Path) -> None:
         assert api.script.poll() is None  # it waits
         assert len(api.connection.recv(4096)) == length
         said = api.answer("201 Created")
-        assert (
-            "held kube-apiserver's end back, 1 s from its signal: HTTP/1.1 201 Created; it answered 429 from 0" in said
-        )
+        assert re.search("back, [1-9] s from its signal: HTTP/1.1 201 Created; it answered 429 from", said)
 
 
 def test_the_hold_begins_with_the_429(tmp_path: Path) -> None:
