@@ -26,12 +26,14 @@ __all__ = [
     "Clock",
     "CommandResult",
     "Commands",
+    "FollowedKube",
     "Helm",
     "HostKeys",
     "HttpService",
     "Hosts",
     "Kind",
     "Kube",
+    "KubeChanges",
     "LARGE_AT_ONCE",
     "KubeObject",
     "OwnMachine",
@@ -233,6 +235,38 @@ class Kube(Protocol):
         The server may grant it for less time than requested.
         """
         ...
+
+
+class KubeChanges(Protocol):
+    """How all objects of a kind change, by one request for all of them. Raises as `Kube`."""
+
+    def listed(
+        self, kind: Kind, namespace: str = "", *, labels: str = "", keep: Callable[[dict[str, Any]], KubeObject]
+    ) -> tuple[tuple[KubeObject, ...], str]:
+        """What `keep` makes of each object that matches, and the version as of which they are, for `changes`."""
+        ...
+
+    def changes(
+        self,
+        kind: Kind,
+        namespace: str = "",
+        *,
+        labels: str = "",
+        version: str,
+        timeout_seconds: int,
+        silent_seconds: float,
+    ) -> Iterator[KubeObject]:
+        """Watch events (`{"type": …, "object": …}`) after a version, until the timeout. `BOOKMARK` is one of the types:
+        about once a minute, of its object only the version has a meaning.
+
+        Raises ApiError with status 410 where that version is forgotten, and ApiUnavailable where nothing comes for
+        `silent_seconds`.
+        """
+        ...
+
+
+class FollowedKube(Kube, KubeChanges, Protocol):
+    """The Kubernetes API of one cluster whose objects are followed."""
 
 
 class HostKeys(Protocol):

@@ -6,7 +6,7 @@ import base64
 import json
 import marshal
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
@@ -25,7 +25,7 @@ _T = TypeVar("_T")
 
 
 class FakeKube:
-    """`ports.Kube` in memory, with the behaviour that callers rely on: uids, versions, generations, conflicts, …"""
+    """`ports.FollowedKube` in memory, with the behaviour that callers rely on: uids, versions, generations, …"""
 
     def __init__(self) -> None:
         self.unavailable = False
@@ -50,6 +50,10 @@ class FakeKube:
         """Pods that don't end once they are evicted."""
         self.refused_evictions: dict[str, ApiError] = {}
         """Pod → the error that its eviction raises, as from a webhook."""
+        self.requests: list[str] = []
+        """Verb, resource and name of each; a watch is one."""
+        self.forgotten = 0
+        """Watches from before this version are refused."""
         self.ahead_seconds = 0.0
         """How far the API server's clock is ahead of this machine's."""
         self._version = 0
@@ -90,10 +94,7 @@ class FakeKube:
     def each(
         self, kind: Kind, namespace: str = "", *, labels: str = "", at_once: int = AT_ONCE, metadata_only: bool = False
     ) -> Iterator[KubeObject]:
-        if ("list", kind.plural) in self.denied:
-            error = ApiError(f"list {kind.plural}: Forbidden")
-            error.status = 403
-            raise error
+        self._allowed("list", kind)
         for item in self.list(kind, namespace, labels=labels):
             yield {"metadata": item["metadata"]} if metadata_only else item
 
@@ -200,6 +201,7 @@ class FakeKube:
         key = self._key(kind, name, namespace)
         found = self._objects.pop(key, None)
         if found is not None:
+            found["metadata"]["resourceVersion"] = self._next_version()
             self._record("DELETED", key, found)
 
     def logs(self, namespace: str, pod: str, container: str, *, previous: bool = False, lines: int = 20) -> str:
@@ -216,11 +218,43 @@ class FakeKube:
             yield {"type": "ADDED", "object": _copied(self._objects[key])}
         # There is no other client: an event that has not happened yet never will.
         while seen < len(self._events):
-            self._check(f"watch {kind.plural} {name}")
+            self._reach(f"watch {kind.plural} {name}")
             of, what, item = self._events[seen]
             seen += 1
             if of == key:
                 yield {"type": what, "object": _copied(item)}
+
+    def listed(
+        self, kind: Kind, namespace: str = "", *, labels: str = "", keep: Callable[[dict[str, Any]], KubeObject]
+    ) -> tuple[tuple[KubeObject, ...], str]:
+        self._allowed("list", kind)
+        return tuple(keep(dict(item)) for item in self.list(kind, namespace, labels=labels)), str(self._version)
+
+    def changes(
+        self,
+        kind: Kind,
+        namespace: str = "",
+        *,
+        labels: str = "",
+        version: str,
+        timeout_seconds: int,
+        silent_seconds: float,
+    ) -> Iterator[KubeObject]:
+        self._check(f"watch {kind.plural}")
+        self._allowed("watch", kind)
+        if int(version) < self.forgotten:
+            raise _error(410, f"too old resource version: {version} ({self.forgotten})")
+        seen = 0
+        while seen < len(self._events):
+            self._reach(f"watch {kind.plural}")
+            of, what, item = self._events[seen]
+            seen += 1
+            mine = of[:2] == (kind.api_version, kind.plural) and namespace in ("", of[2])
+            later = int(item["metadata"]["resourceVersion"]) > int(version)
+            if mine and later and _matches(item["metadata"].get("labels") or {}, labels):
+                yield {"type": what, "object": _copied(item)}
+        # As a real one does before the timeout; an event that has not happened yet never will.
+        yield {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": str(self._version)}}}
 
     def reconnect(self) -> None:
         """It has no connections."""
@@ -285,7 +319,15 @@ class FakeKube:
                 renewed = datetime.fromisoformat(item["spec"]["renewTime"]) + timedelta(seconds=10)
                 item["spec"]["renewTime"] = renewed.isoformat()
 
+    def _allowed(self, verb: str, kind: Kind) -> None:
+        if (verb, kind.plural) in self.denied:
+            raise _error(403, f"{verb} {kind.plural}: Forbidden")
+
     def _check(self, what: str) -> None:
+        self.requests.append(what)
+        self._reach(what)
+
+    def _reach(self, what: str) -> None:
         if self.unavailable:
             raise ApiUnavailable(f"the API server did not answer: Connection refused ({what})")
 

@@ -34,12 +34,15 @@ def test_nothing_is_taken_from_a_run(render: Render) -> None:
 
 
 def test_rights_are_only_in_those_namespaces(render: Render) -> None:
-    """The coordinator, in the release's namespace, has rights in each of them; elsewhere only to read kube-system."""
+    """The coordinator, in the release's namespace, has rights in each of them; elsewhere only to read kube-system, and
+    to see Jobs, as one watch for all is.
+    """
     found = render("fleet", VALUES, "ops")
     roles = [each for each in found.objects if each["kind"] == "Role"]
     assert [each["metadata"]["namespace"] for each in roles] == ["fleet-eu-1", "fleet-eu-2"]
-    (rule,) = found.get("ClusterRole", "fleet-coordinator-ops")["rules"]
-    assert (rule["resources"], rule["resourceNames"], rule["verbs"]) == (["namespaces"], ["kube-system"], ["get"])
+    hub, jobs = found.get("ClusterRole", "fleet-coordinator-ops")["rules"]
+    assert (hub["resources"], hub["resourceNames"], hub["verbs"]) == (["namespaces"], ["kube-system"], ["get"])
+    assert (jobs["apiGroups"], jobs["resources"], jobs["verbs"]) == (["batch"], ["jobs"], ["list", "watch"])
     for each in found.objects:
         if each["kind"].endswith("Binding"):
             assert each["subjects"] == [{"kind": "ServiceAccount", "name": "fleet-coordinator", "namespace": "ops"}]

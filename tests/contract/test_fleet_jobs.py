@@ -26,20 +26,22 @@ from testkit.fakes.clock import FakeClock
 from testkit.fleet_folder import write_fleet, write_kubeconfig
 from testkit.lab_cluster import OLD, until
 from tests.contract.rbac import RBAC, allowed, rights_but
+from upgrader.adapters.clock import SystemClock
 from upgrader.adapters.helm import find_helm
 from upgrader.adapters.kube import KubeAdapter
 from upgrader.engine.history.journal_in_secrets import ClusterReplicas
 from upgrader.engine.history.past_runs import run_named
 from upgrader.engine.journal.journal_file import JOURNAL, Journal
-from upgrader.errors import Blocked, UpgraderError, UsageError
+from upgrader.errors import ApiError, Blocked, UpgraderError, UsageError
 from upgrader.fleet.campaigns import begin, fleet_files
 from upgrader.fleet.clusters import Answer
 from upgrader.fleet.coordinator import Coordinator
 from upgrader.fleet.end_signals import end_signals
 from upgrader.fleet.events import CampaignStarted, ClusterInputs, Pins
 from upgrader.fleet.inputs import copy_approved, folder_digest, inputs_of
-from upgrader.fleet.job_objects import JOBS, Attempt
+from upgrader.fleet.job_objects import JOBS, Attempt, has_ended
 from upgrader.fleet.job_process import pins_text, run_in_job
+from upgrader.fleet.job_watch import JobWatch
 from upgrader.fleet.jobs_executor import JobsExecutor, fetch_journals
 from upgrader.fleet.outcomes import command_end
 from upgrader.fleet.packing import chunks_of
@@ -72,7 +74,7 @@ spec:
 """
 RIGHTS = (
     *("get namespaces", "list secrets", "create secrets", "patch secrets", "create jobs", "get jobs", "get pods/log"),
-    *("list pods", "delete secrets"),
+    *("list pods", "delete secrets", "list jobs", "watch jobs"),
 )
 """All that the chart gives the coordinator; each is taken away by a test."""
 _NUMBERS = count(20260101)
@@ -165,19 +167,24 @@ class Site:
         started = CampaignStarted(name, TARGET, PINS, approved, "me", executor="jobs")
         self.campaign, journal = begin(folder, started, fleet_files(folder), self.clock)
         journal.close()
+        self.watch = JobWatch(KubeAdapter(hub.account), SystemClock())
         self.coordinator = self.another()
 
-    def executor(self) -> JobsExecutor:
+    def executor(self, watch: JobWatch | None = None) -> JobsExecutor:
         kube = KubeAdapter(self.hub.account)
         assert self.fleet.jobs is not None
-        return JobsExecutor(kube, self.fleet.jobs, self.fleet, "1/c/p", self.clock, self._fetch)
+        watch = watch or JobWatch(kube, SystemClock())
+        return JobsExecutor(kube, watch, self.fleet.jobs, self.fleet, "1/c/p", self.clock, self._fetch)
 
     def another(self) -> Coordinator:
         """One that knows only what is in the folder and on the hub."""
+        self.watch.close()
+        self.watch = JobWatch(KubeAdapter(self.hub.account), SystemClock())
         questions = Questions(self.folder, frozenset(), self._ask, {}, self.clock, self._fetch)
         journal = self.campaign.reopen(self.clock)
         return Coordinator(
-            self.folder, self.fleet, self.campaign, journal, self.executor(), self.clock, questions, lambda: PINS
+            *(self.folder, self.fleet, self.campaign, journal, self.executor(self.watch), self.clock),
+            *(questions, lambda: PINS),
         )
 
     def _ask(self, kubeconfig: Path) -> Answer:
@@ -191,9 +198,30 @@ class Site:
         return self.unread
 
     def look(self) -> None:
-        """One look, after a Job may be asked about again."""
+        """One look, once the watch has told what there is."""
         self.clock.sleep(61)
+        until("the watch to have told all", self._followed, timeout_seconds=60)
         self.coordinator.look()
+
+    def _followed(self) -> bool:
+        running = [each for each in self.campaign.state().clusters.values() if each.phase == "running"]
+        try:
+            return all(self._told(each.name, each.attempt) for each in running)
+        except ApiError:
+            return True
+
+    def _told(self, cluster: str, number: int) -> bool:
+        attempt, job = self.attempt(cluster, number), self.job(cluster, number)
+        ended = self.watch.ended(attempt.campaign, attempt.namespace, attempt.name)
+        return ended is (None if job is None else has_ended(job))
+
+    def refused(self) -> bool:
+        """Whether the watch was refused."""
+        try:
+            self._told("a", 1)
+        except ApiError:
+            return True
+        return False
 
     def attempt(self, cluster: str, number: int = 1) -> Attempt:
         return Attempt(self.campaign.name, cluster, number, f"fleet-{cluster}")
@@ -207,7 +235,7 @@ class Site:
         return sorted(
             each["metadata"]["name"]
             for each in mine
-            if each["metadata"]["annotations"]["upgrader.io/campaign"] == self.campaign.name
+            if each["metadata"]["labels"]["upgrader.io/campaign"] == self.campaign.name
         )
 
     def secrets(self, cluster: str) -> list[str]:
@@ -274,6 +302,7 @@ def write_journal(folder: Path, run: str) -> None:
 def site(hub: Hub, tmp_path: Path) -> Iterator[Site]:
     found = Site(hub, tmp_path)
     yield found
+    found.watch.close()
     for cluster in "abc":
         for kind in (PODS, JOBS, SECRETS):
             for each in hub.kube.list(kind, f"fleet-{cluster}"):
@@ -426,17 +455,25 @@ def test_right_that_is_missing_is_named(hub: Hub, site: Site, right: str) -> Non
             site.executor().check()
         except UpgraderError as error:
             said.append(f"{error.message} {error.remedy}")
-        site.look()
+        if right == "get jobs":  # it is for a Job of which the watch tells nothing
+            site.coordinator.executor = site.executor(JobWatch(KubeAdapter(hub.account), site.clock, lambda _: None))
+        site.coordinator.look()
+        if right in ("list jobs", "watch jobs"):
+            until("the watch to be refused", site.refused, timeout_seconds=60)
         if right.startswith("create secrets"):
             assert not site.jobs()
         for cluster in "abc" if site.jobs() else "":
             site.plays(cluster)
-        site.clock.sleep(3600)  # logs are not read before
-        site.look()
+        site.clock.sleep(3661)  # logs are not read before
+        site.coordinator.look()
         said.append(site.said())
         for cluster in "abc" if site.jobs() else "":
             site.ends(cluster, 4, run=RUN)
-        site.look()
+        if right == "get jobs":
+            site.clock.sleep(61)
+            site.coordinator.look()
+        else:
+            site.look()
         said.append(site.said())
     assert f'cannot {verb} resource "{resource}"' in "\n".join(said)
 

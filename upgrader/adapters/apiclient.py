@@ -178,25 +178,31 @@ class ApiClient:
             pause = _seconds(headers.get("Retry-After", ""))
             return ApiAnswer(response.status, body, pause, found, headers.get("Date", ""))
 
-    def lines(self, request: ApiRequest, timeout_seconds: float) -> Iterator[bytes]:
-        """The lines of an answer as they arrive, until the server ends it; nothing is retried."""
+    def lines(
+        self, request: ApiRequest, timeout_seconds: float, silent_seconds: float = float("inf")
+    ) -> Iterator[bytes]:
+        """The lines of an answer as they arrive, until the server ends it; nothing is retried. It is given up after
+        `silent_seconds` in which nothing comes.
+        """
         deadline = self._clock.monotonic() + timeout_seconds
-        rest = b""
+        rest, patience = b"", min(timeout_seconds, silent_seconds)
         try:
-            response = self._open(request, timeout_seconds)
+            response = self._open(request, patience)
             if response.status == 401 and self._renewed():
                 response.close()
-                response = self._open(request, timeout_seconds)
+                response = self._open(request, patience)
             with response:
                 if response.status != 200:
                     raise self._refused(request, response.status, b"".join(self._chunks(response, deadline)))
-                for chunk in self._chunks(response, deadline):
+                for chunk in self._chunks(response, deadline, silent_seconds):
                     *complete, rest = (rest + chunk).split(b"\n")
                     yield from complete
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise self._unavailable(request, error, 1) from error
 
-    def _chunks(self, response: urllib3.BaseHTTPResponse, deadline: float) -> Iterator[bytes]:
+    def _chunks(
+        self, response: urllib3.BaseHTTPResponse, deadline: float, silent_seconds: float = float("inf")
+    ) -> Iterator[bytes]:
         """The body, piece by piece: each piece restarts the socket's own timeout, but not the deadline."""
         while True:
             left = deadline - self._clock.monotonic()
@@ -204,7 +210,7 @@ class ApiClient:
                 raise TimeoutError("the response was incomplete at the deadline")
             connection = getattr(response, "connection", None)
             if connection is not None and connection.sock is not None:
-                connection.sock.settimeout(left)
+                connection.sock.settimeout(min(left, silent_seconds))
             chunk = response.read1(_CHUNK_BYTES)
             if not chunk:
                 return

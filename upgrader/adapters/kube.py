@@ -31,10 +31,11 @@ _LOG_LINE_BYTES = 2048
 _METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 _WATCH_GRACE_SECONDS = 5.0
 """How much longer than asked for the server may take to end a watch before the connection counts as broken."""
+_Keep = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 class KubeAdapter:
-    """`ports.Kube` for the cluster that a kubeconfig and a context name; nothing is read before the first call."""
+    """`ports.FollowedKube` of the cluster that a kubeconfig's context names; nothing is read before the first call."""
 
     def __init__(
         self, kubeconfig: Path, context: str = "", *, timeout_seconds: float = 10.0, clock: Clock | None = None
@@ -104,11 +105,18 @@ class KubeAdapter:
         self, kind: Kind, path: str, what: str, query: dict[str, str], size: int, accept: str = ""
     ) -> Iterator[deque[KubeObject]]:
         """The items of a list, page by page; the caller may empty a page."""
+        for page in self._whole_pages(kind, path, what, {**query, "limit": str(size)}, accept):
+            yield deque(page.pop("items", None) or ())
+
+    def _whole_pages(
+        self, kind: Kind, path: str, what: str, query: dict[str, str], accept: str = "", keep: _Keep | None = None
+    ) -> Iterator[dict[str, Any]]:
+        """The pages of a list, with the list's metadata."""
         token = ""
         while True:
-            page = self._page(kind, path, what, {**query, "limit": str(size), "continue": token}, accept)
+            page = self._page(kind, path, what, {**query, "continue": token}, accept, keep)
             token = str((page.get("metadata") or {}).get("continue") or "")
-            yield deque(page.pop("items", None) or ())
+            yield page
             if not token:
                 return
 
@@ -208,12 +216,46 @@ class KubeAdapter:
     def watch(self, kind: Kind, namespace: str, name: str, *, timeout_seconds: int) -> Iterator[KubeObject]:
         query = {"watch": "true", "fieldSelector": f"metadata.name={name}", "timeoutSeconds": str(timeout_seconds)}
         what = _what("watch", kind, namespace, name)
-        for line in self._client.lines(
-            self._request("GET", _path(kind, namespace), what, query), timeout_seconds + _WATCH_GRACE_SECONDS
-        ):
+        return self._events(_path(kind, namespace), what, query, timeout_seconds)
+
+    def listed(
+        self, kind: Kind, namespace: str = "", *, labels: str = "", keep: Callable[[dict[str, Any]], KubeObject]
+    ) -> tuple[tuple[KubeObject, ...], str]:
+        path, what = _path(kind, namespace), _what("list", kind, namespace)
+        query = {"labelSelector": labels, "limit": str(AT_ONCE)}
+        items, version = list[KubeObject](), ""
+        for page in self._whole_pages(kind, path, what, query, keep=lambda item: dict(keep(item))):
+            items += page.get("items") or ()
+            version = str(page["metadata"]["resourceVersion"])  # the same one in all pages
+        return tuple(items), version
+
+    def changes(
+        self,
+        kind: Kind,
+        namespace: str = "",
+        *,
+        labels: str = "",
+        version: str,
+        timeout_seconds: int,
+        silent_seconds: float,
+    ) -> Iterator[KubeObject]:
+        query = {"watch": "true", "allowWatchBookmarks": "true", "labelSelector": labels, "resourceVersion": version}
+        query["timeoutSeconds"] = str(timeout_seconds)
+        what = _what("watch", kind, namespace)
+        return self._events(_path(kind, namespace), what, query, timeout_seconds, silent_seconds)
+
+    def _events(
+        self, path: str, what: str, query: dict[str, str], timeout_seconds: int, silent_seconds: float = float("inf")
+    ) -> Iterator[KubeObject]:
+        """The events of a watch. Raises ApiError, with the server's code, if the server ends it for a reason."""
+        request = self._request("GET", path, what, query)
+        for line in self._client.lines(request, timeout_seconds + _WATCH_GRACE_SECONDS, silent_seconds):
             event = _event(line, what)
             if event.get("type") == "ERROR":
-                raise ApiError(f"the API server ended '{what}': {event.get('object', {}).get('message', event)}")
+                found = event.get("object") or {}
+                error = ApiError(f"the API server ended '{what}': {found.get('message', event)}")
+                error.status = int(found.get("code") or 0)
+                raise error
             yield event
 
     def raw(self, path: str, *, server: str = "", token: str = "") -> str:
@@ -268,8 +310,11 @@ class KubeAdapter:
             raise _not_kubernetes(answer.body, what)
         return found
 
-    def _page(self, kind: Kind, path: str, what: str, query: dict[str, str], accept: str = "") -> dict[str, Any]:
-        page = self._json("GET", path, what, query, accept=accept, keep=lean_items() if kind in _MANY else _whole)
+    def _page(
+        self, kind: Kind, path: str, what: str, query: dict[str, str], accept: str = "", keep: _Keep | None = None
+    ) -> dict[str, Any]:
+        keep = keep or (lean_items() if kind in _MANY else _whole)
+        page = self._json("GET", path, what, query, accept=accept, keep=keep)
         if not page["kind"].endswith("List") and "items" not in page:  # a custom resource may call its list otherwise
             raise _not_kubernetes(json.dumps(page).encode(), what)
         return page

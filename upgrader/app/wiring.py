@@ -64,6 +64,7 @@ from upgrader.ports import (
     Age,
     Clock,
     Commands,
+    FollowedKube,
     Helm,
     HostKeys,
     HttpService,
@@ -445,7 +446,7 @@ def open_kube(folder: Path, timeout_seconds: float) -> Iterator[Kube]:
 
 
 @contextmanager
-def open_api(kubeconfig: Path, timeout_seconds: float, context: str = "") -> Iterator[Kube]:
+def open_api(kubeconfig: Path, timeout_seconds: float, context: str = "") -> Iterator[FollowedKube]:
     """Only the API that a kubeconfig's context leads to, by default its current one; each call has this timeout."""
     kube = KubeAdapter(kubeconfig, context, timeout_seconds=timeout_seconds)
     try:

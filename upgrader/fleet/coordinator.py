@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -144,6 +145,8 @@ class Coordinator:
     """Of each cluster's gates, the one that was asked last, in a thread that may not have its answer yet."""
     _prepared: dict[str, tuple[Sequence[str], _Seen]] = field(default_factory=dict)
     """What begins a cluster's next run, and its arguments: it may have taken longer than a look waits."""
+    _last_signs: dict[Path, datetime] = field(default_factory=dict)
+    """When an attempt is known to have written something last."""
     _known: CampaignState | None = None
     """What the journal says, which only this coordinator writes."""
 
@@ -406,11 +409,11 @@ class Coordinator:
     def _silent(self, cluster: ClusterState, attempt: Path) -> str:
         """That a run in progress has written nothing for a long time, since when, and what to do; "" where it has."""
         assert cluster.since is not None, "it was begun"
-        now = self.clock.now()
-        if (now - cluster.since).total_seconds() < SILENT_SECONDS:  # most runs end by then: two requests less, often
+        now, known = self.clock.now(), self._last_signs.get(attempt, cluster.since)
+        if (now - known).total_seconds() < SILENT_SECONDS:  # it can't be silent for so long yet: two requests less
             return ""
         sign = self.executor.sign(attempt)
-        last = min(max(sign.time or cluster.since, cluster.since), now)
+        last = self._last_signs[attempt] = min(max(sign.time or cluster.since, cluster.since), now)
         if (now - last).total_seconds() < SILENT_SECONDS:
             return ""
         return (

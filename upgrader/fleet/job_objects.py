@@ -18,6 +18,7 @@ from upgrader.fleet.outcomes import CommandEnd, command_end
 from upgrader.ports import Kind, KubeObject
 
 __all__ = [
+    "CAMPAIGN",
     "CONTAINER",
     "DIGEST",
     "JOBS",
@@ -42,6 +43,8 @@ TERMINATION = "/dev/termination-log"
 """Where the kubelet takes a container's last words from; at most 4,096 bytes."""
 DIGEST = "upgrader.io/digest"
 """The annotation by which two Jobs of one attempt are known to be the same."""
+CAMPAIGN = "upgrader.io/campaign"
+"""The label by which all Jobs of a campaign are followed."""
 POD_COPIES, POD_KUBECONFIG = "/upgrader/work/inputs", "/upgrader/kubeconfig/kubeconfig"
 _POD_CHUNKS = "/upgrader/inputs"
 _HOME, _TEMPORARY, _USER = "/home/upgrader", "/tmp", 1000  # noqa: S108 - a volume of the pod's own
@@ -195,10 +198,9 @@ def job_of(
         "metadata": {
             "name": attempt.name,
             "namespace": attempt.namespace,
-            "labels": {**attempt.labels, **queue},
+            "labels": {**attempt.labels, CAMPAIGN: attempt.campaign, **queue},
             "annotations": {
                 DIGEST: hashlib.sha256(json.dumps([spec, queue], sort_keys=True).encode()).hexdigest(),
-                "upgrader.io/campaign": attempt.campaign,
             },
         },
         "spec": spec,

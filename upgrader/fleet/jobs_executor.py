@@ -41,6 +41,7 @@ from upgrader.fleet.job_objects import (
     secrets_of,
     waits_for,
 )
+from upgrader.fleet.job_watch import JobWatch
 from upgrader.fleet.model import Fleet, JobSettings
 from upgrader.fleet.outcomes import CommandEnd, Sign
 from upgrader.fleet.packing import MOST_BYTES, chunks_of
@@ -51,8 +52,8 @@ from upgrader.ports import Clock, Kube, KubeObject
 
 __all__ = ["JobsExecutor", "fetch_journals", "way_out"]
 
-_LOOK_SECONDS = 10.0
-"""A Job is asked about at most so often."""
+_LOOK_SECONDS = 60.0
+"""A Job of which the watch knows nothing is read at most so often."""
 _SIGN_SECONDS = 300.0
 """A log is read at most so often."""
 _LOG_LINES = 5
@@ -91,6 +92,8 @@ class JobsExecutor:
 
     kube: Kube
     """The management cluster."""
+    watch: JobWatch
+    """Of its Jobs."""
     settings: JobSettings
     fleet: Fleet
     pins: str
@@ -98,7 +101,7 @@ class JobsExecutor:
     clock: Clock
     fetch: Callable[[Path, Path], Unread] = fetch_journals
     _looks: dict[Path, float] = field(default_factory=dict)
-    """When a Job was seen running last, on the monotonic clock."""
+    """When a Job was known to run last, on the monotonic clock."""
     _signs: dict[Path, tuple[float, Sign]] = field(default_factory=dict)
     """The last sign of life, and when it was asked for."""
     _sent: dict[Path, bytes] = field(default_factory=dict)
@@ -157,20 +160,25 @@ class JobsExecutor:
                 self._remove_secrets(mine.namespace, mine.cluster)
             raise
         self._sent[attempt] = kubeconfig
+        self._looks[attempt] = self.clock.monotonic()
 
     def running(self, attempt: Path) -> bool:
         """Whether its Job has not ended, or a pod of a Job that was deleted still runs. Raises UsageError."""
-        now = self.clock.monotonic()
-        if now - self._looks.get(attempt, -_LOOK_SECONDS) < _LOOK_SECONDS:
-            return True
-        mine = self._attempt(attempt)
+        now, mine = self.clock.monotonic(), self._attempt(attempt)
         with _of_hub():
-            job = self.kube.get(JOBS, mine.name, mine.namespace)
-            if job is not None and not has_ended(job):
-                self._renew(attempt, mine)
-            elif job is not None or not any(map(_lives, self._pods(mine))):
+            ended = self.watch.ended(mine.campaign, mine.namespace, mine.name)
+            if ended is None:
+                if now - self._looks.get(attempt, -_LOOK_SECONDS) < _LOOK_SECONDS:
+                    return True
+                job = self.kube.get(JOBS, mine.name, mine.namespace)
+                if job is None and any(map(_lives, self._pods(mine))):
+                    self._looks[attempt] = now
+                    return True
+                ended = job is None or has_ended(job)
+            if ended:
                 self._looks.pop(attempt, None)
                 return False
+            self._renew(attempt, mine)
         self._looks[attempt] = now
         return True
 

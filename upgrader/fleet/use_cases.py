@@ -43,6 +43,7 @@ from upgrader.fleet.inputs import (
     refuse_uncopied,
 )
 from upgrader.fleet.job_process import pins_text
+from upgrader.fleet.job_watch import JobWatch
 from upgrader.fleet.jobs_executor import JobsExecutor, way_out
 from upgrader.fleet.local_executor import LocalExecutor
 from upgrader.fleet.model import Fleet, FleetCluster
@@ -270,8 +271,10 @@ def _jobs(stack: ExitStack, fleet: Fleet, hub: str) -> tuple[JobsExecutor, str]:
             f"{fleet.jobs.kubeconfig}, the kubeconfig of the management cluster, is not a file",
             remedy="Put it there, or name it in fleet.yaml (jobs.kubeconfig).",
         )
-    kube = stack.enter_context(open_api(fleet.jobs.kubeconfig, _HUB_SECONDS))
-    jobs = JobsExecutor(kube, fleet.jobs, fleet, pins_text(), system_clock())
+    kube, clock = stack.enter_context(open_api(fleet.jobs.kubeconfig, _HUB_SECONDS)), system_clock()
+    watch = JobWatch(kube, clock)
+    stack.callback(watch.close)
+    jobs = JobsExecutor(kube, watch, fleet.jobs, fleet, pins_text(), clock)
     return jobs, jobs.check(hub)
 
 

@@ -1187,6 +1187,19 @@ def test_run_that_hangs(machine: Machine) -> None:
     assert state.clusters["a"].problem == "" and decision.waits == {}
 
 
+def test_log_of_a_run_that_writes_is_read_once_an_hour(machine: Machine) -> None:
+    """A run that wrote something ten minutes ago can't be silent for an hour before fifty more have passed."""
+    campaign = begun(machine)
+    one = coordinator(machine, campaign)
+    one.look()
+    machine.processes = dict.fromkeys(machine.processes, 10**6)
+    for _ in range(30):
+        machine.clock.sleep(600)
+        machine.written = machine.clock.now()
+        assert one.look()[1].clusters["a"].problem == ""
+    assert machine.signs == 5
+
+
 def test_newest_campaign_is_told_without_a_clock(machine: Machine) -> None:
     """A campaign that a clock which was ahead has named isn't the newest for a year; one whose journal is damaged isn't
     passed over.

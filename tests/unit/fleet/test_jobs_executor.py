@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from upgrader.errors import ApiError, ApiUnavailable, Blocked, UsageError
 from upgrader.fleet import jobs_executor
 from upgrader.fleet.inputs import inputs_of
 from upgrader.fleet.job_objects import JOBS
+from upgrader.fleet.job_watch import JobWatch
 from upgrader.fleet.jobs_executor import JobsExecutor, fetch_journals
 from upgrader.fleet.reading import read_fleet
 from upgrader.fleet.unread import Unread
@@ -49,12 +52,22 @@ class Failing(FakeKube):
         super().__init__()
         self.fails: dict[str, ApiError] = {}
         self.after = False
+        self.minute: Callable[[], None] | None = None
+        """What happens between two bookmarks of a watch; None: it has one, and ends."""
 
     def create(self, kind: Kind, manifest: KubeObject, namespace: str = "", *, dry_run: bool = False) -> KubeObject:
         if self.after:
             super().create(kind, manifest, namespace)
         self._fail(f"create {kind.plural}")
         return super().create(kind, manifest, namespace, dry_run=dry_run)
+
+    def changes(self, kind: Kind, namespace: str = "", *, timeout_seconds: int, **named: Any) -> Iterator[KubeObject]:
+        yield from super().changes(kind, namespace, timeout_seconds=timeout_seconds, **named)
+        if self.minute is None:
+            return
+        for _ in range(timeout_seconds // 60):
+            self.minute()
+            yield {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": str(self._version)}}}
 
     def get(self, kind: Kind, name: str, namespace: str = "") -> KubeObject | None:
         self._fail(f"get {kind.plural}")
@@ -81,7 +94,10 @@ class Site:
         self.attempt = self.folder / "runs/20260101T000000-fleet-v1.37.1/clusters/a/1"
         self.attempt.parent.mkdir(parents=True)
         self.attempt.with_name("kubeconfig").write_text("first")
-        self.executor = JobsExecutor(self.kube, fleet.jobs, fleet, "1/c/p", self.clock, lambda *_: self.unread)
+        self.watch = JobWatch(self.kube, self.clock, begin=lambda _: None)
+        self.executor = JobsExecutor(
+            self.kube, self.watch, fleet.jobs, fleet, "1/c/p", self.clock, lambda *_: self.unread
+        )
         mine = fleet.by_name["a"].folder
         self.arguments = ["-C", str(mine), "--kubeconfig", "/k", "run", "-o", "json", "--approved-inputs"]
         self.arguments += [inputs_of(self.folder, mine, frozenset(), {}).files, "--approved-copies", "/c", "--resume"]
@@ -111,7 +127,14 @@ class Site:
         self.pod("Failed", terminated={"exitCode": 5, "message": line})
 
     def later(self) -> bool:
-        self.clock.sleep(11)
+        """Whether it runs, after a single Job may be read again."""
+        self.clock.sleep(61)
+        return self.executor.running(self.attempt)
+
+    def followed(self) -> bool:
+        """Whether it runs, once the watch has told all that there is."""
+        self.executor.running(self.attempt)
+        self.watch.follow()
         return self.executor.running(self.attempt)
 
 
@@ -140,20 +163,79 @@ def test_renewed_credentials_reach_a_job_that_runs(site: Site) -> None:
     """Once for each change; a coordinator that was left without a kubeconfig leaves the Job's own."""
     site.start()
     site.attempt.with_name("kubeconfig").write_text("second")
-    assert site.executor.running(site.attempt) and site.secret("kubeconfig") == b"second"
+    assert site.followed() and site.secret("kubeconfig") == b"second"
+    site.attempt.with_name("kubeconfig").write_text("third")
+    assert site.later() and site.secret("kubeconfig") == b"third"
     site.attempt.with_name("kubeconfig").unlink()
-    assert site.later() and site.secret("kubeconfig") == b"second"
+    assert site.later() and site.secret("kubeconfig") == b"third"
 
 
-def test_job_is_asked_about_every_ten_seconds(site: Site) -> None:
+def test_job_is_read_once_a_minute_while_no_watch_tells(site: Site) -> None:
     """Between two requests it counts as running; its end is seen at the next one."""
     site.start()
     assert site.executor.running(site.attempt)
     site.kube.patch(JOBS, site.job()["metadata"]["name"], {"status": failed()}, SPACE)
-    site.clock.sleep(9)
+    site.clock.sleep(59)
     assert site.executor.running(site.attempt)
     site.clock.sleep(1)
     assert not site.executor.running(site.attempt)
+
+
+def test_watch_tells_the_end_of_a_job(site: Site) -> None:
+    """As soon as it happens, without a read of that Job."""
+    site.start()
+    assert site.followed()
+    site.kube.patch(JOBS, site.job()["metadata"]["name"], {"status": failed()}, SPACE)
+    assert not site.followed()
+    assert not asked_for(site, "get jobs")
+
+
+def test_job_that_the_watch_does_not_select_is_read(site: Site) -> None:
+    """One without the campaign's label, as another version of `upgrader` has created it, runs until it has ended."""
+    site.start()
+    job = site.job()
+    del job["metadata"]["labels"]["upgrader.io/campaign"]
+    site.kube.put(JOBS, job, SPACE)
+    assert site.followed() and site.later()
+    site.kube.put(JOBS, {**job, "status": failed()}, SPACE)
+    assert not site.later()
+
+
+@pytest.mark.parametrize(("seconds", "most"), [(600, 20), (4 * 3600, 45)])
+def test_requests_for_a_run(site: Site, seconds: int, most: int) -> None:
+    """A run of ten minutes costs at most 20 requests to the management cluster, from its Job's creation to the removal
+    of its Secrets. Of a longer one, that a Job runs is told by two requests in half an hour, for all Jobs together.
+    """
+    site.start()
+    with suppress(Ended):
+        site.executor.running(site.attempt)
+        site.kube.minute = partial(minute, site, site.clock.monotonic() + seconds)
+        while True:
+            site.watch.follow()
+    before = len(site.kube.requests)
+    site.failed("r")
+    del site.kube.requests[before:]  # what the test itself asks
+    assert site.executor.end(site.attempt) is not None
+    asked = Counter(" ".join(each.split()[:2]) for each in site.kube.requests)
+    assert asked["get jobs"] == 0 and asked["list jobs"] + asked["watch jobs"] <= 2 + seconds / 900
+    assert asked.total() <= most
+
+
+class Ended(Exception):
+    """The time of a test is over."""
+
+
+def minute(site: Site, until: float) -> None:
+    """What the coordinator does between two bookmarks."""
+    for _ in range(30):
+        if site.clock.monotonic() >= until:
+            raise Ended
+        assert site.executor.running(site.attempt)
+        site.clock.sleep(2)
+
+
+def asked_for(site: Site, what: str) -> bool:
+    return any(each.startswith(what) for each in site.kube.requests)
 
 
 def failed() -> dict[str, object]:
