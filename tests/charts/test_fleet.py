@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import re
+from datetime import UTC, datetime
+from itertools import chain
+
 import pytest
 
-from tests.charts.conftest import Refused, Render
+from testkit.fleet_campaigns import campaign_of
+from tests.charts.conftest import CHARTS, Refused, Render
+from upgrader.fleet.reports.metrics import fleet_metrics
 
 VALUES = {
     "clusters": [
@@ -75,6 +82,33 @@ def test_account_of_another_release(render: Render) -> None:
     found = render("fleet", {**VALUES, "coordinator": {"serviceAccount": "ci", "create": False}}, "ops")
     assert not found.names("ServiceAccount")
     assert found.get("RoleBinding", "fleet-coordinator")["subjects"][0]["name"] == "ci"
+
+
+DASHBOARD = CHARTS / "fleet/files/dashboard.json"
+
+
+def test_dashboard_shows_what_a_campaign_exports() -> None:
+    """Each panel asks for series that there are, with values of labels that there are, of the fleets that were chosen;
+    and no metric is left out.
+    """
+    families = fleet_metrics(campaign_of(20).status, "all", datetime.fromtimestamp(0, UTC))
+    values = {(label, value) for each in families for sample in each.samples for label, value in sample.labels.items()}
+    dashboard = json.loads(DASHBOARD.read_text())
+    texts = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    assert {name for text in texts for name in re.findall(r"upgrader_\w+", text)} == {each.name for each in families}
+    assert all(each.startswith('fleet=~"$fleet"') for text in texts for each in re.findall(r"\{(.*?)\}", text))
+    asked = chain.from_iterable(re.findall(r'(\w+)=~?"([^"$]+)"', text) for text in texts)
+    assert {(label, each) for label, value in asked for each in value.split("|")} <= values
+    (chosen,) = (each for each in dashboard["templating"]["list"] if each["name"] == "fleet")
+    assert chosen["query"] == "label_values(upgrader_fleet_state, fleet)"
+
+
+def test_dashboard_is_created_if_asked_for(render: Render) -> None:
+    """Grafana's sidecar finds it by its label; by default, there is none."""
+    assert not render("fleet", VALUES).names("ConfigMap")
+    found = render("fleet", {"dashboard": {"enabled": True}}, "ops").get("ConfigMap", "fleet-dashboard")
+    assert found["metadata"]["labels"]["grafana_dashboard"] == "1" and found["metadata"]["namespace"] == "ops"
+    assert json.loads(found["data"]["fleet.json"]) == json.loads(DASHBOARD.read_text())
 
 
 @pytest.mark.parametrize("name", ["a.b", "x" * 60])

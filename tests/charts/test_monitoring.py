@@ -70,7 +70,7 @@ def test_what_is_scraped(render: Render) -> None:
     assert without["operator"] == "DoesNotExist" and without["key"] not in labels
 
 
-@pytest.mark.parametrize("chart", ["pod-checkpointer", "kube-apiserver"])
+@pytest.mark.parametrize("chart", ["pod-checkpointer", "kube-apiserver", "fleet"])
 def test_panels_do_not_overlap(chart: str) -> None:
     """Each panel has a place of its own on the dashboard, and a title."""
     taken: set[tuple[int, int]] = set()
