@@ -186,7 +186,7 @@ class Coordinator:
             return Decision(done=True)
         return decide(self.fleet, state, self.clock.now(), self._held(state, _ASK_AGAIN_SECONDS))
 
-    def _held(self, state: CampaignState, fresh_seconds: float = 0.0) -> Held:
+    def _held(self, state: CampaignState, fresh_seconds: float) -> Held:
         """Why nothing may begin; the program's files, of which there are many, were read at most so long ago."""
         now = self.clock.monotonic()
         if self._read is None or now - self._read[0] >= fresh_seconds:
@@ -284,7 +284,7 @@ class Coordinator:
         return replace(asked, reason=f"it has not answered within the {seconds} that all gates of its cluster have")
 
     def _holds(self, state: CampaignState, start: Start) -> bool:
-        held = self._held(state)
+        held = self._held(state, _FRESH_SECONDS)  # of fifty clusters that begin together, not each reads the program
         return bool(held.everything or (held.starts and not start.resume))
 
     def _collect(self, state: CampaignState) -> bool:

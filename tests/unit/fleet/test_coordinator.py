@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -1185,6 +1186,20 @@ def test_run_that_hangs(machine: Machine) -> None:
     machine.written = machine.clock.now()
     decision, state = one.look()
     assert state.clusters["a"].problem == "" and decision.waits == {}
+
+
+def test_program_is_read_once_for_clusters_that_begin_together(machine: Machine) -> None:
+    """Its files are hundreds, and fifty clusters may begin in one look: what was read is compared for ten seconds."""
+    one, reads = coordinator(machine, begun(machine)), list[float]()
+
+    def pins() -> Pins:
+        reads.append(machine.clock.monotonic())
+        return PINS
+
+    one.pins = pins
+    one.run(lambda *_: None)
+    assert machine.begun == {"a": 1, "b": 1, "c": 1}
+    assert all(later - earlier >= 10 for earlier, later in pairwise(reads))
 
 
 def test_log_of_a_run_that_writes_is_read_once_an_hour(machine: Machine) -> None:
