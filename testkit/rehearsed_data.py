@@ -37,6 +37,7 @@ from upgrader.steps.backup.etcd_member import MANIFEST, EtcdMember
 from upgrader.steps.backup.etcd_pod import SCRATCH
 from upgrader.steps.backup.manifest import SNAPSHOT_PART, BackupManifest, Part, controller_part
 from upgrader.steps.backup.verify import BackupFile
+from upgrader.steps.rehearsal.client_requests import NO_REQUESTS, ClientRequests
 from upgrader.steps.rehearsal.delivery import of_member
 from upgrader.steps.rehearsal.from_backup import BackupRehearsal
 from upgrader.steps.rehearsal.rehearsal import Rehearsal
@@ -96,7 +97,7 @@ class RehearsedData:
         path.write_text(_ENCRYPTION.format(provider=provider))
         return path
 
-    def rehearse(self, current: Server, target: Server, *inside: str) -> Result:
+    def rehearse(self, current: Server, target: Server, *inside: str, requests: ClientRequests = NO_REQUESTS) -> Result:
         """What is found, with the program run as on a controller; the data stays as it is."""
         hosts = FakeHosts()
         hosts.commands["systemd-run"] = partial(self._run, inside or _ISOLATED)
@@ -105,7 +106,7 @@ class RehearsedData:
         work.mkdir(mode=0o700)
         try:
             shutil.copytree(self.folder / "etcd", work / SCRATCH)
-            result = Rehearsal(hosts, ()).compare(member, {"current": current, "target": target})
+            result = Rehearsal(hosts, (), requests=requests).compare(member, {"current": current, "target": target})
         finally:
             shutil.rmtree(work)
         return result

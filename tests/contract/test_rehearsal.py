@@ -28,8 +28,10 @@ from testkit.rehearsed_objects import (
 from testkit.waiting import stretched
 from upgrader.adapters.kube import KubeAdapter
 from upgrader.errors import HostError
+from upgrader.model.audit_log import Requests
 from upgrader.onhost.sending.shipped_program import program
 from upgrader.ports import Kind
+from upgrader.steps.rehearsal.client_requests import ClientRequests
 from upgrader.steps.rehearsal.differences import Difference, findings_of
 from upgrader.steps.rehearsal.result import Result
 
@@ -134,7 +136,13 @@ def seeded(tmp_path_factory: pytest.TempPathFactory, images: Path) -> Found:
         made = item("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", "all", webhooks=[hook])
         refuse_plains(kube)
         kube.create(Kind(made["apiVersion"], "validatingwebhookconfigurations", namespaced=False), made)
-    return found_in(site.rehearse(site.server(OLD, STORED, GONE), site.server(TARGET)))
+    sent = (
+        Requests("jane", "kubectl", "scheduling.k8s.io/v1alpha2", "podgroups", ("list",), 1, ""),
+        Requests("jane", "kubectl", "v1", "pods/eviction", ("create",), 1, ""),
+        Requests("jane", "kubectl", "apps/v1", "deployments", ("get", "patch", "watch"), 1, ""),
+    )
+    servers = site.server(OLD, STORED, GONE), site.server(TARGET)
+    return found_in(site.rehearse(*servers, requests=ClientRequests(sent)))
 
 
 WEBHOOK = {"url": "https://192.0.2.9/"}
@@ -213,6 +221,7 @@ def test_nothing_else_is_found(seeded: Found) -> None:
     """A webhook that refuses everything, and an API that another server serves, are not there."""
     assert seeded.keys() == {
         ("rehearsal.gone", "podgroups.scheduling.k8s.io"),
+        ("rehearsal.client", "scheduling.k8s.io/v1alpha2 podgroups list"),
         ADDED,
         ("rehearsal.create", "services"),
         ("rehearsal.manifest", "services"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -22,9 +22,12 @@ from upgrader.model.finding import Finding
 from upgrader.model.version import KubernetesVersion
 from upgrader.onhost.rehearsal.ready import unsuited
 from upgrader.preflight.all_checks import blocking
+from upgrader.preflight.audit_log import check_log, foreign_clients
+from upgrader.preflight.audit_log_files import read_clients
 from upgrader.preflight.refusal import refusal
 from upgrader.steps.backup.verify import BackupFile
 from upgrader.steps.plan import Plan
+from upgrader.steps.rehearsal.client_requests import NO_REQUESTS, ClientRequests
 from upgrader.steps.rehearsal.differences import findings_of
 from upgrader.steps.rehearsal.from_backup import BackupRehearsal
 from upgrader.steps.rehearsal.redacted import redacted
@@ -60,8 +63,9 @@ class Rehearsed:
 
     def redacted(self) -> Rehearsed:
         """The same without names that users chose: of objects, releases, policies, custom resources and hosts."""
-        result = redacted(self.result)
-        return replace(self, result=result, findings=tuple(findings_of(result.differences)))
+        result, count = redacted(self.result), len(self.result.differences)
+        # What is left says of which time an audit log is, and which of its lines are damaged.
+        return replace(self, result=result, findings=(*findings_of(result.differences), *self.findings[count:]))
 
     def refuse_if_blocked(self, *, seen: bool = False) -> None:
         """Raise Blocked where it is. `seen`: the findings are still on the screen."""
@@ -76,10 +80,11 @@ def rehearse(
     front_end: FrontEnd,
     on: str | None = None,
     here: BackupFile | None = None,
+    audit_logs: Sequence[Path] = (),
 ) -> Rehearsed:
     """Rehearse it. Changes nothing in the cluster. `target` None: the file's. `on`: the name of the host of group
     `rehearsal` that compares; None: the controller that has the data. `here`: a backup, which is compared on this
-    machine.
+    machine. `audit_logs`: files and folders, whose clients' requests are tried.
 
     Locks the cluster, as a backup and a rehearsal use the same folder on the controllers. Raises Locked,
     HostUnreachable, RehearsalFailed, BackupRefused, and UsageError where there is nothing to rehearse, no such host, or
@@ -87,6 +92,8 @@ def rehearse(
     """
     if here is not None:
         _refuse_unsuited()
+    log = read_clients(audit_logs, front_end.doing) if audit_logs else None
+    requests = ClientRequests(foreign_clients(log)) if log else NO_REQUESTS
     with (
         front_end.busy(),
         _without_effect(),
@@ -105,8 +112,9 @@ def rehearse(
         except UsageError as error:
             digest, bound = "", None
             front_end.notify(f"No record of this rehearsal will be written: {error.message}")
-        result, as_of = _found(session, servers, host, here, front_end)
-        findings = tuple(findings_of(result.differences))
+        result, as_of = _found(session, servers, host, here, requests, front_end)
+        result = replace(result, differences=tuple(map(requests.named, result.differences)))
+        findings = (*findings_of(result.differences), *(check_log(log) if log else ()))
         if bound is not None:
             write_record(session, bound, digest, result.controller, findings, as_of)
         return Rehearsed(
@@ -122,13 +130,18 @@ def rehearse(
 
 
 def _found(
-    session: Session, servers: Mapping[str, Server], host: Host | None, here: BackupFile | None, front_end: FrontEnd
+    session: Session,
+    servers: Mapping[str, Server],
+    host: Host | None,
+    here: BackupFile | None,
+    requests: ClientRequests,
+    front_end: FrontEnd,
 ) -> tuple[Result, datetime]:
     """What is found, and of when the data is: as long as that is the record of use."""
     hosts, controllers, now = session.tools.hosts, session.cluster.controllers, session.tools.clock.now()
     if here is None:
-        return Rehearsal(hosts, controllers, host).run(servers, front_end.notify), now
-    machine = RehearsalHost(*own_host(), front_end.notify)
+        return Rehearsal(hosts, controllers, host, requests).run(servers, front_end.notify), now
+    machine = RehearsalHost(*own_host(), front_end.notify, requests=requests)
     rehearsal = BackupRehearsal(here, session.cluster_uid(), hosts, controllers, machine, front_end.notify)
     result, taken = rehearsal.run(servers)
     return result, min(taken, now)

@@ -38,6 +38,15 @@ __all__ = ["rehearse"]
 )
 @click.option("--identity", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False), help=IDENTITY_HELP)
 @click.option(
+    "--audit-log",
+    "audit_logs",
+    metavar="FILE",
+    multiple=True,
+    type=click.Path(path_type=Path, exists=True),
+    help="Try the requests in this audit log of kube-apiserver, or in all files of a folder, and name the clients that "
+    "send what the target doesn't serve; may be repeated.",
+)
+@click.option(
     "--redacted",
     is_flag=True,
     help="Print placeholders for the names of objects, releases, policies, custom resources and hosts, each the same "
@@ -51,6 +60,7 @@ def rehearse(
     on: str | None,
     here: Path | None,
     identity: Path | None,
+    audit_logs: tuple[Path, ...],
     redacted: bool,
     output: Output,
 ) -> None:
@@ -65,6 +75,8 @@ def rehearse(
 
     Changes nothing in the cluster, and holds its lock meanwhile. Only names and reasons leave the controller. The
     controller needs 2.25 GiB of free memory, free disk space, and the target's image.
+
+    With --audit-log, the clients' requests are compared as well. Names of clients stay on this machine.
 
     With `--on`, that host needs the same, and systemd and containerd. It gets the restored snapshot, and the files that
     flags name, such as encryption keys, until the rehearsal ends. They pass through the memory of this machine.
@@ -105,7 +117,7 @@ def rehearse(
     from upgrader.ui.rehearsal import print_rehearsal
 
     backup = open_backup(here, identity) if here is not None and identity is not None else None
-    rehearsed = rehearse_upgrade(folder, target, shown, on, backup)
+    rehearsed = rehearse_upgrade(folder, target, shown, on, backup, audit_logs=audit_logs)
     rehearsed = rehearsed.redacted() if redacted else rehearsed
     seen = False
     if output != "table":

@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from functools import cache
 
 from upgrader.model.api_lifecycle import ApiLifecycle, known_apis
+from upgrader.model.redaction.printable import mask_secrets
 
-__all__ = ["AuditLog", "Requests", "ending_apis", "plural"]
+__all__ = ["AuditLog", "Requests", "ending_apis", "one_line", "plural"]
+
+_LONGEST_NAME = 80
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,11 @@ class Requests:
     last: str
     """When the last one was received, as the log writes it (RFC 3339)."""
 
+    @property
+    def client(self) -> str:
+        """`helm-operator/1.2 (user system:serviceaccount:apps:operator)`"""
+        return f"{one_line(self.agent) or 'no user agent'} (user {one_line(self.user) or 'unknown'})"
+
 
 @dataclass(frozen=True)
 class AuditLog:
@@ -42,8 +50,8 @@ class AuditLog:
     last: str
     """When the first and the last request were received (RFC 3339); "" if there is none."""
     requests: tuple[Requests, ...]
-    """Requests for APIs that end and that the API server served: not those that were refused (401, 403), nor those for
-    an unknown path (404 without a reason).
+    """Requests for APIs that end, or for all, that the API server served: not those that were refused (401, 403), nor
+    those for an unknown path (404 without a reason).
     """
     nodes: frozenset[str] = frozenset()
     """The nodes whose kubelets have sent requests."""
@@ -51,6 +59,12 @@ class AuditLog:
     """How many lines aren't events. A last line that isn't complete yet doesn't count."""
     damaged: tuple[str, ...] = ()
     """The first of these lines: `logs/audit.log:17`."""
+
+
+def one_line(text: str) -> str:
+    """A client chooses it: it is one line, not too long, and no command for the CI job that shows it."""
+    line = " ".join(mask_secrets(text).split()).replace("::", ": :").replace("##[", "# #[")
+    return line if len(line) <= _LONGEST_NAME else f"{line[:_LONGEST_NAME]}…"
 
 
 @cache

@@ -280,6 +280,7 @@ WORST_SEVERITY: Mapping[str, Severity] = {
     "protectors.not-counted": "error",
     "rehearsal.added": "info",
     "rehearsal.changed": "warning",
+    "rehearsal.client": "error",
     "rehearsal.conversion": "unknown",
     "rehearsal.create": "error",
     "rehearsal.damaged": "error",

@@ -11,15 +11,14 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import groupby
 
 from upgrader.model.api_lifecycle import ApiLifecycle, replacement_at
-from upgrader.model.audit_log import AuditLog, Requests, ending_apis
+from upgrader.model.audit_log import AuditLog, Requests, ending_apis, one_line
 from upgrader.model.counted import counted
 from upgrader.model.finding import Finding
 from upgrader.model.first_few import first_few
-from upgrader.model.redaction.printable import mask_secrets
 from upgrader.model.version import KubernetesVersion
 from upgrader.preflight.context import PreflightContext
 
-__all__ = ["check_audit_log", "check_clients"]
+__all__ = ["check_audit_log", "check_clients", "check_log", "foreign_clients"]
 
 _OWN = {
     "kubelet/": ("system:node:",),
@@ -32,7 +31,6 @@ _APISERVER = "system:apiserver"
 """A kube-apiserver's own user, whatever its program is called."""
 _SHOWN = 10
 """Clients that a finding names."""
-_LONGEST_NAME = 80
 
 
 def check_audit_log(context: PreflightContext) -> Iterator[Finding]:
@@ -59,15 +57,8 @@ def check_clients(
             f"The kubelets in it are those of {first_few(sorted(log.nodes))}; none is a node of this cluster.",
             "Pass the audit log of this cluster's kube-apiserver.",
         )
-    if log.damaged_lines:
-        yield Finding(
-            "audit-log.damaged",
-            "unknown",
-            f"lines of the audit log that can't be read as events: {log.damaged_lines}",
-            f"The first: {', '.join(log.damaged)}. Which clients sent these requests is unknown.",
-            "Copy the files again. A file that several processes write to can also have such lines.",
-        )
-    clients = [each for each in log.requests if not _own(each)]
+    yield from _damaged(log)
+    clients = foreign_clients(log)
     deprecated: list[str] = []
     for (version, resource), group in groupby(sorted(clients, key=_api), key=_api):
         api, users = ending_apis()[version, resource], sorted(group, key=lambda each: -each.count)
@@ -76,7 +67,7 @@ def check_clients(
         if not api.served_by(target):
             yield _removed(api, users, target)
         elif api.deprecated_by(target):
-            deprecated.append(f"{api}: {first_few([_named(each) for each in users])}")
+            deprecated.append(f"{api}: {first_few([each.client for each in users])}")
     if deprecated:
         yield Finding(
             "audit-log.deprecated",
@@ -84,6 +75,27 @@ def check_clients(
             f"clients use APIs that {target} deprecates but still serves",
             "\n".join(deprecated),
         )
+    yield from _extent(log)
+
+
+def check_log(log: AuditLog) -> Iterator[Finding]:
+    """Whether it could be read, and of which time it is."""
+    yield from _damaged(log)
+    yield from _extent(log)
+
+
+def _damaged(log: AuditLog) -> Iterator[Finding]:
+    if log.damaged_lines:
+        yield Finding(
+            "audit-log.damaged",
+            "unknown",
+            f"lines of the audit log that can't be read as events: {log.damaged_lines}",
+            f"The first: {', '.join(log.damaged)}. Which clients sent these requests is unknown.",
+            "Copy the files again. A file that several processes write to can also have such lines.",
+        )
+
+
+def _extent(log: AuditLog) -> Iterator[Finding]:
     if not log.answered:
         yield Finding(
             "audit-log.empty",
@@ -103,7 +115,7 @@ def check_clients(
 
 
 def _removed(api: ApiLifecycle, users: Sequence[Requests], target: KubernetesVersion) -> Finding:
-    lines = [f"{_named(each)}: {_shown(', '.join(each.verbs))} ({_counted(each)})" for each in users[:_SHOWN]]
+    lines = [f"{each.client}: {one_line(', '.join(each.verbs))} ({_counted(each)})" for each in users[:_SHOWN]]
     more = [f"and {len(users) - _SHOWN} more"] if len(users) > _SHOWN else []
     replacement = replacement_at(api, target)
     return Finding(
@@ -125,7 +137,12 @@ def _counted(requests: Requests) -> str:
 
 def _second(time: str) -> str:
     """Without fractions, which add nothing."""
-    return f"{time.partition('.')[0]}Z" if "." in time else _shown(time) or "?"
+    return f"{time.partition('.')[0]}Z" if "." in time else one_line(time) or "?"
+
+
+def foreign_clients(log: AuditLog) -> list[Requests]:
+    """Those that a run doesn't replace."""
+    return [each for each in log.requests if not _own(each)]
 
 
 def _own(requests: Requests) -> bool:
@@ -140,14 +157,3 @@ def _is(user: str, wanted: str) -> bool:
 
 def _api(requests: Requests) -> tuple[str, str]:
     return requests.api_version, requests.resource
-
-
-def _named(requests: Requests) -> str:
-    """`helm-operator/1.2 (user system:serviceaccount:apps:operator)`"""
-    return f"{_shown(requests.agent) or 'no user agent'} (user {_shown(requests.user) or 'unknown'})"
-
-
-def _shown(text: str) -> str:
-    """A client chooses it: it is one line, not too long, and no command for the CI job that shows it."""
-    line = " ".join(mask_secrets(text).split()).replace("::", ": :").replace("##[", "# #[")
-    return line if len(line) <= _LONGEST_NAME else f"{line[:_LONGEST_NAME]}…"

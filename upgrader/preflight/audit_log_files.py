@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 from upgrader.errors import UsageError
 from upgrader.model.audit_log import AuditLog, Requests, ending_apis
 
-__all__ = ["given_audit_log", "read_audit_log"]
+__all__ = ["given_audit_log", "read_audit_log", "read_clients"]
 
 _LONGEST_LINE = 16 * 1024 * 1024
 """An event has at most a request and its answer. etcd takes 1.5 MiB; an answered list may be longer."""
@@ -40,7 +40,17 @@ def read_audit_log(paths: Sequence[Path], doing: Callable[[str], None] = lambda 
     """Read files (also *.gz), and all files of folders. `doing` is called with the current one. Raises UsageError for a
     file that can't be read, or doesn't begin with an event.
     """
-    reading = _Reading()
+    return _read(_Reading(), paths, doing).result()
+
+
+def read_clients(paths: Sequence[Path], doing: Callable[[str], None] = lambda _: None) -> AuditLog:
+    """The same, with the requests for all APIs, also for subresources (`pods/eviction`). It takes longer, as each line
+    is parsed.
+    """
+    return _read(_Reading(of_all=True), paths, doing).result()
+
+
+def _read(reading: _Reading, paths: Sequence[Path], doing: Callable[[str], None]) -> _Reading:
     for path in paths:
         try:
             for file in _files(path):
@@ -49,7 +59,7 @@ def read_audit_log(paths: Sequence[Path], doing: Callable[[str], None] = lambda 
         except (OSError, EOFError, zlib.error) as error:
             where = getattr(error, "filename", None) or path
             raise UsageError(f"{where}: {getattr(error, 'strerror', None) or error}", remedy=_REMEDY) from error
-    return reading.result()
+    return reading
 
 
 def given_audit_log(paths: Sequence[Path], doing: Callable[[str], None] = lambda _: None) -> AuditLog | None:
@@ -82,8 +92,9 @@ class _Client:
 
 @dataclass
 class _Reading:
-    """The results so far."""
+    """The results so far. `of_all`: of all APIs, and not only of those that end."""
 
+    of_all: bool = False
     events: int = 0
     answered: int = 0
     times: list[str] = field(default_factory=list)
@@ -127,7 +138,7 @@ class _Reading:
                 self.nodes.update(
                     name.decode() for name in _KUBELET.findall(text[: bodies.start() if bodies else None])
                 )
-                if self._concerns.search(text):
+                if self.of_all or self._concerns.search(text):
                     self._parse(text, path, number)
         self.times += [time.decode()] if time else []
 
@@ -168,8 +179,12 @@ class _Reading:
         resource, stage = str(target.get("resource")), event.get("stage")
         code = status.get("code")
         unknown_path = code == 404 and not status.get("reason")  # HTTP's
-        if (version, resource) not in ending_apis() or code in _REFUSED or unknown_path:
+        known = "resource" in target if self.of_all else (version, resource) in ending_apis()
+        if not known or code in _REFUSED or unknown_path:
             return
+        if self.of_all and target.get("subresource"):
+            resource = f"{resource}/{target['subresource']}"
+        version, resource = version[:_KEPT_NAME], resource[:_KEPT_NAME]
         user = str((event.get("user") or {}).get("username", ""))
         as_user = (event.get("impersonatedUser") or {}).get("username")
         agent = str(event.get("userAgent", ""))

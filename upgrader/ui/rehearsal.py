@@ -42,6 +42,8 @@ def print_rehearsal(rehearsed: Rehearsed, stream: TextIO | None = None) -> None:
             f"{result.seconds:,.0f} s, with "
             f"{result.peak_bytes >> 20:,} MiB of memory at most"
         )
+        if counts["requests"]:
+            out.print(f" {counts['requests']:,} kinds of requests in the audit log were compared")
         if counts["unproven"]:
             out.print(f" {counts['unproven']:,} of them prove nothing: the running version refuses them, too")
     out.print()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -38,11 +39,14 @@ def rehearsed(
     failure: HostError | None = None,
     on: str | None = None,
     here: Any = None,
+    audit_logs: Sequence[Path] = (),
+    asked: Callable[[Rehearsal], None] = lambda _: None,
 ) -> Rehearsed:
     """Of a plan, with these differences, or with a controller's failure. PLAN is what runs in the end. `on`: a host of
     group `rehearsal`.
     """
     locked: list[bool] = []
+    note_asked = asked
 
     @contextmanager
     def lock(*_: object, **__: object) -> Iterator[None]:
@@ -54,6 +58,7 @@ def rehearsed(
         assert servers == SERVERS and locked and asked.on == (Host(on, "10.0.0.9") if on else None)
         if failure is not None:
             raise failure
+        note_asked(asked)
         return Result("controller-1", differences, {}, 1.0, 1)
 
     monkeypatch.setattr(rehearsal, "bind_rehearsal", lambda *_: "bound")
@@ -77,7 +82,7 @@ def rehearsed(
     monkeypatch.setattr(
         rehearsal, "rehearsal_host", lambda settings, name: {"settings": Host(name, "10.0.0.9")}[settings]
     )
-    found = rehearse(folder, PLAN.target, FrontEnd(), on, here)
+    found = rehearse(folder, PLAN.target, FrontEnd(), on, here, audit_logs)
     assert not locked and written == [("bound", found.backup_taken or clock.now())]
     return found
 
@@ -89,6 +94,34 @@ def test_what_does_the_same_blocks_nothing(tmp_path: Path, monkeypatch: pytest.M
         found = rehearsed(tmp_path, monkeypatch, *differences)
         assert not found.blocked
         found.refuse_if_blocked()
+
+
+def test_clients_of_an_audit_log_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its requests are tried, without kubelets' and others' that a run replaces; a log without answers is unknown."""
+    log = tmp_path / "audit.log"
+    target = {"apiVersion": "v1", "resource": "pods", "subresource": "eviction"}
+    event: dict[str, Any] = {
+        "kind": "Event",
+        "apiVersion": "audit.k8s.io/v1",
+        "auditID": "1",
+        "stage": "ResponseComplete",
+    }
+    event |= {"verb": "create", "userAgent": "drain/1", "objectRef": target, "user": {"username": "jane"}}
+    own = {**event, "auditID": "2", "userAgent": "kubelet/v1", "user": {"username": "system:node:a"}}
+    lines = [json.dumps({**each, "responseStatus": {"code": 201}}) for each in (event, own)]
+    log.write_text("".join(f"{line}\n" for line in lines))
+    sent: list[object] = []
+    gone = Difference("client", "v1 pods/eviction create", "", 1, ())
+    found = rehearsed(
+        tmp_path, monkeypatch, gone, audit_logs=[log], asked=lambda asked: sent.extend(asked.requests.asked())
+    )
+    assert sent == [("v1", "pods/eviction", ["create"])] and found.blocked
+    client, read = found.findings
+    assert (client.id, client.diagnosis) == ("rehearsal.client", "drain/1 (user jane)")
+    assert read.id == "audit-log.read" and found.redacted().findings[0].diagnosis == "client-1"
+    log.write_text(f"{lines[0].replace('ResponseComplete', 'RequestReceived')}\n")
+    found = rehearsed(tmp_path, monkeypatch, audit_logs=[log])
+    assert found.blocked and [each.id for each in found.findings] == ["audit-log.empty"]
 
 
 def test_a_host_of_the_group_compares(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

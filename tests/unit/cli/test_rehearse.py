@@ -21,7 +21,15 @@ from upgrader.steps.backup.verify import BackupFile
 from upgrader.steps.rehearsal.differences import Difference, findings_of
 from upgrader.steps.rehearsal.result import Result
 
-COUNTS = {"objects": 1200, "read": 1300, "updated": 1100, "created": 1000, "manifests": 30, "unproven": 4}
+COUNTS = {
+    "objects": 1200,
+    "read": 1300,
+    "updated": 1100,
+    "created": 1000,
+    "manifests": 30,
+    "requests": 7,
+    "unproven": 4,
+}
 GONE = Finding("rehearsal.gone", "error", "webs are stored", "2 of webs: a/b", "delete them")
 
 
@@ -31,7 +39,7 @@ def invoke(
     """What is on standard output, and whether the command fails."""
     result = Result("controller-1", (), COUNTS, 41.4, 900 << 20)
     rehearsed = Rehearsed(KubernetesVersion(1, 36, 3), KubernetesVersion(1, 37, 1), result, findings, **emulation)
-    monkeypatch.setattr("upgrader.app.rehearsal.rehearse", lambda *_: rehearsed)
+    monkeypatch.setattr("upgrader.app.rehearsal.rehearse", lambda *_, **__: rehearsed)
     done = CliRunner().invoke(cli, ["rehearse", *more])
     assert done.exception is None or isinstance(done.exception, Blocked), done
     return done.stdout, done.exception is not None
@@ -44,7 +52,7 @@ def test_a_target_that_does_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "the target reads and writes every object as the running version does" in shown
     compared = "1,200 objects: 1,300 reads, 1,100 updates, 1,000 creations and 30 manifests of Helm releases were"
     assert f"{compared} compared in 41 s" in " ".join(shown.split())
-    assert "4 of them prove nothing" in shown
+    assert "4 of them prove nothing" in shown and "7 kinds of requests in the audit log were compared" in shown
 
 
 def test_a_target_that_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,16 +77,18 @@ def test_names_are_left_out_where_others_read_it(monkeypatch: pytest.MonkeyPatch
         Difference("gone", "acmes.acme.example.com", "", 1, ("acme",)),
         Difference("gone", "podgroups.scheduling.k8s.io", "", 1, ("acme/group",)),
         Difference("create", "namespaces", denied, 1, ("acme",)),
+        Difference("client", "acme.example.com/v1 acmes list", "", 1, ("acme/1.2 (user acme)",)),
+        Difference("client", "v1 pods/eviction create", "", 1, ("acme/1.2 (user acme)",)),
     )
     result = Result("acme-cp-1", differences, COUNTS, 41.4, 900 << 20, "acme-build")
     versions = KubernetesVersion(1, 36, 3), KubernetesVersion(1, 37, 1)
     rehearsed = Rehearsed(*versions, result, tuple(findings_of(differences)))
-    monkeypatch.setattr("upgrader.app.rehearsal.rehearse", lambda *_: rehearsed)
+    monkeypatch.setattr("upgrader.app.rehearsal.rehearse", lambda *_, **__: rehearsed)
     for more in ((), ("-o", "json")):
         done = CliRunner().invoke(cli, ["rehearse", "--redacted", *more])
         assert isinstance(done.exception, Blocked)
-        said = f"{done.output} {done.exception.message}"
-        assert "acme" not in said and "scheduling.k8s.io" in said
+        shown = f"{done.output} {done.exception.message}"
+        assert "acme" not in shown and "scheduling.k8s.io" in shown
     found = json.loads(done.stdout)
     assert (found["controller"], found["rehearsal_host"]) == ("host-1", "host-2")
     said = [each["diagnosis"] for each in found["findings"]]
@@ -86,6 +96,11 @@ def test_names_are_left_out_where_others_read_it(monkeypatch: pytest.MonkeyPatch
     assert said[1].startswith("1 of services: namespace-1/object-1 of release namespace-2/release-1. The target says: ")
     assert "ValidatingAdmissionPolicy policy-1 with binding binding-1 denied request" in said[1]
     assert said[2].endswith("a document of release namespace-2/release-1")
+    assert [each["title"].split(" of ")[0] for each in found["findings"][6:]] == [
+        "clients send list for custom-resource-1",
+        "clients send create for pods/eviction",
+    ]
+    assert said[6:] == ["client-1"] * 2
     assert said[3] == "1 of custom-resource-1: object-3" and said[5].startswith("1 of namespaces: namespace-1.")
 
 
@@ -95,7 +110,7 @@ def test_where_it_was_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     rehearsed = Rehearsed(KubernetesVersion(1, 36, 3), KubernetesVersion(1, 37, 1), result, ())
     asked = list[object]()
 
-    def rehearse(*given: object) -> Rehearsed:
+    def rehearse(*given: object, **_: object) -> Rehearsed:
         asked.append(given[-2])
         return rehearsed
 
@@ -114,7 +129,7 @@ def test_a_backup_is_compared_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     rehearsed = Rehearsed(*versions, result, (), backup_taken=datetime(2026, 11, 23, 13, 4, tzinfo=UTC))
     asked = list[object]()
 
-    def rehearse(*given: object) -> Rehearsed:
+    def rehearse(*given: object, **_: object) -> Rehearsed:
         asked.append(given[-1])
         return rehearsed
 

@@ -8,6 +8,7 @@ import re
 import socket
 import ssl
 import threading
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
@@ -151,17 +152,21 @@ class Api:
     def resources(self) -> dict[tuple[str, str], list[Resource]]:
         """What can be listed, by group and plural; the version that clients get by default comes first."""
         found: dict[tuple[str, str], list[Resource]] = {}
+        for each in self.all_resources():
+            if "/" not in each.plural and "list" in each.verbs:
+                found.setdefault((each.group, each.plural), []).append(each)
+        return found
+
+    def all_resources(self) -> Iterator[Resource]:
+        """What it serves, also subresources (`pods/status`), and what can't be listed; preferred versions first."""
         for group, version in self._versions():
             root = f"/apis/{group}/{version}" if group else f"/api/{version}"
             status, answer = self.ask("GET", root)
             if status != 200:
                 raise Failed(f"the {self.name} kube-apiserver answers {status} to {root}")
             for each in answer["resources"]:
-                if "/" not in each["name"] and "list" in each["verbs"]:
-                    verbs = tuple(each["verbs"])
-                    made = Resource(group, each["name"], version, each["kind"], bool(each["namespaced"]), verbs)
-                    found.setdefault((group, made.plural), []).append(made)
-        return found
+                verbs = tuple(each["verbs"])
+                yield Resource(group, each["name"], version, each["kind"], bool(each["namespaced"]), verbs)
 
     def _versions(self) -> list[tuple[str, str]]:
         status, answer = self.ask("GET", "/apis")

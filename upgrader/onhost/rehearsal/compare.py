@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 from upgrader.onhost.common.questions import Failed
 from upgrader.onhost.rehearsal.api import Api, Listed, Page, Resource
+from upgrader.onhost.rehearsal.clients import Request, unserved
 from upgrader.onhost.rehearsal.discovery import custom_resources, served
 from upgrader.onhost.rehearsal.manifests import SELECTOR
 from upgrader.onhost.rehearsal.objects import key_of, owner
@@ -49,19 +50,31 @@ class _Found:
 class Comparison:
     """`current` is the version that runs, `target` the planned one; it ends at `until` (monotonic seconds).
 
-    `revision`: that of the copies before a server had written anything at its start, such as roles.
+    `revision`: that of the copies before a server had written anything at its start, such as roles. `requests`: what
+    clients send.
     """
 
-    def __init__(self, current: Api, target: Api, revision: int, until: float) -> None:
+    def __init__(
+        self, current: Api, target: Api, revision: int, until: float, requests: Sequence[Request] = ()
+    ) -> None:
         self._current, self._target, self._until = current, target, until
         self._custom: set[str] = set()
         self._requests = Requests(current, target, self._custom, revision)
+        self._of_clients = requests
         self._found, self._unproven = _Found(), _Found()
         self._proven: set[tuple[str, str]] = set()
         """Request and resource, where one object has shown what the target does."""
         self._of_copy = 0
         """How many objects were in the copy before a server started."""
-        self.counts = {"objects": 0, "read": 0, "updated": 0, "created": 0, "manifests": 0, "unproven": 0}
+        self.counts = {
+            "objects": 0,
+            "read": 0,
+            "updated": 0,
+            "created": 0,
+            "manifests": 0,
+            "requests": 0,
+            "unproven": 0,
+        }
         """`unproven`: what both versions refused, so that it says nothing about the upgrade."""
 
     def findings(self) -> list[dict[str, Any]]:
@@ -86,6 +99,10 @@ class Comparison:
                     self._found.add("unfinished", name, "")
                 elif name not in skipped:
                     self._compare(pool, before[key], after.get(key), write=write)
+            for api_version, plural, verb, refused in unserved(self._current, self._target, self._of_clients):
+                why = "" if refused is None else self._requests.why(None, refused)
+                self._found.add("client", f"{api_version} {plural} {verb}", why)
+            self.counts["requests"] = sum(len(each.verbs) for each in self._of_clients)
             if write:
                 self._releases(pool, Manifests(self._requests, before, after, skipped), before)
         if self.counts["objects"] and not self._of_copy:

@@ -51,7 +51,7 @@ class Document(NamedTuple):
 
 
 def record(item: dict[str, Any]) -> Record | None:
-    """Of a Secret or a ConfigMap; None if it is none of Helm's. Raises ValueError if it can't be read."""
+    """Of a Secret or a ConfigMap; None if it has no record. Raises ValueError if it can't be read."""
     data = item.get("data") or {}
     if "release" not in data or (item["kind"] == "Secret" and item.get("type") != _TYPE):
         return None
@@ -66,7 +66,7 @@ def record(item: dict[str, Any]) -> Record | None:
         split = [each for part in parts for each in _SEPARATOR.split(part.replace("\r\n", "\n"))]
         name = str(found["name"])
     except (binascii.Error, OSError, EOFError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError("not a record of Helm's") from error
+        raise ValueError("not a Helm record") from error
     return Record(f"{namespace}/{name}", namespace, tuple(each for each in split if not _NOTHING.fullmatch(each)))
 
 

@@ -22,6 +22,7 @@ from upgrader.onhost.common.private_folder import make_private
 from upgrader.onhost.common.questions import Failed
 from upgrader.onhost.rehearsal.abandoned import end_when_abandoned
 from upgrader.onhost.rehearsal.api import Api
+from upgrader.onhost.rehearsal.clients import Request
 from upgrader.onhost.rehearsal.compare import Comparison
 from upgrader.onhost.rehearsal.isolation import require_isolation
 from upgrader.onhost.rehearsal.processes import Etcd, Processes, copy_data
@@ -50,7 +51,8 @@ def main(given: str) -> None:
     its image; `servers`: `current` and `target`, each with its `image`, its `flags`, the paths of its `encryption`
     configuration, and the `prefix` of its keys in etcd; `memory` (bytes) and `seconds` that all may take; `incoming`:
     null, or what comes as a tar archive on standard input: its `file_count`, and its `byte_count`; `snapshot`: "", or
-    the name of the file in `data` of which etcd's data is to be made.
+    the name of the file in `data` of which etcd's data is to be made; `requests`: what clients send: each
+    `apiVersion` with a resource and its verbs.
 
     Prints `findings` and `counts`, or why it `failed`.
     """
@@ -133,7 +135,8 @@ def _served(asked: dict[str, Any], processes: Processes, until: float) -> dict[s
         if missing:
             return _not_started(name, missing)
         apis[name] = starting.api()
-    comparison = Comparison(apis["current"], apis["target"], revision, until)
+    requests = [Request(*each) for each in asked["requests"]]
+    comparison = Comparison(apis["current"], apis["target"], revision, until, requests)
     unsynced = [(name, processes.wait(name, partial(_lacking, api), _SYNC_SECONDS)) for name, api in apis.items()]
     found = [_not_started(name, missing)["findings"][0] for name, missing in unsynced if missing]
     # Admission refuses everything until it has its informers, so that only reading is of use.

@@ -58,7 +58,9 @@ class Manifests:
         except ValueError:
             yield _Work("", "", "/".join(key_of(item)), None)
             return
-        for text, about in documents(found) if found else ():
+        if found is None:
+            return
+        for text, about in documents(found):
             digest = hashlib.sha256(f"{found.namespace}\0{text}".encode("utf-8", "surrogatepass")).digest()
             if digest not in self._seen and not (about and (about.api_version, about.kind) in self._skipped):
                 self._seen.add(digest)

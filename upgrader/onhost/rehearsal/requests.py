@@ -46,9 +46,9 @@ class Requests:
         self._current, self._target, self._revision = current, target, revision
         self._old_names, self._new_names = FieldNames(current, custom), FieldNames(target, custom)
 
-    def why(self, resource: Resource, answer: dict[str, Any]) -> str:
-        """Why the current version refuses a request for many objects."""
-        return reason(answer, None, self._old_names.of(resource))
+    def why(self, resource: Resource | None, answer: dict[str, Any]) -> str:
+        """Why a version refuses a request for many objects."""
+        return reason(answer, None, self._old_names.of(resource) if resource else None)
 
     def outcomes(
         self, pair: Pair, key: tuple[str, str], before: Listed, after: Listed | None, create: bool

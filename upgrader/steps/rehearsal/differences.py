@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 from upgrader.model.finding import Finding
 
-__all__ = ["Difference", "findings_of"]
+__all__ = ["CLIENT", "Difference", "findings_of"]
+
+CLIENT = "client"
+"""What only the running version serves: its resource is apiVersion, resource and verb, its names are the clients'."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +113,16 @@ def _added(found: Difference) -> Finding:
     return Finding("rehearsal.added", "info", title, f"{found.objects}. Fields: {found.reason}", remedy)
 
 
+def _client(found: Difference) -> Finding:
+    api_version, resource, verb = found.resource.split(" ")
+    title = f"clients send {verb} for {resource} of {api_version}, which the target does not serve"
+    some = "\n".join((*found.names, *(["…"] if found.count > len(found.names) else [])))
+    said = f"{some}\nThe target says: {found.reason}" if found.reason else some
+    return Finding(
+        "rehearsal.client", "error", title, said, "Update these clients first, to versions that use another API."
+    )
+
+
 def _unproven(found: Difference) -> Finding:
     request = found.what.partition("-")[2]
     title = f"the running version refuses to {request} any {found.resource}, so this was not compared"
@@ -155,6 +168,7 @@ _FINDINGS: Mapping[str, Callable[[Difference], Finding]] = {
     "added": _added,
     "no-update": _unproven,
     "no-create": _unproven,
+    CLIENT: _client,
     "conversion": _conversion,
     "kms": _kms,
     "unlisted": _unlisted,

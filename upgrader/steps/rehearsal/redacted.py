@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from upgrader.steps.rehearsal.differences import Difference
+from upgrader.steps.rehearsal.differences import CLIENT, Difference
 from upgrader.steps.rehearsal.result import Result
 
 __all__ = ["redacted"]
@@ -41,8 +41,18 @@ class _Names:
 
     def difference(self, found: Difference) -> Difference:
         """One with its names replaced."""
+        if found.what == CLIENT:
+            return self._client(found)
         names = tuple(self._object(found.resource, each) for each in found.names)
         return replace(found, resource=self._resource(found.resource), reason=self._reason(found.reason), names=names)
+
+    def _client(self, found: Difference) -> Difference:
+        api_version, plural, verb = found.resource.split(" ")
+        group, _, version = api_version.rpartition("/")
+        shown = self._resource(f"{plural}.{group}")
+        own = shown == f"{plural}.{group}"
+        resource = found.resource if own else f"{version} {shown} {verb}"
+        return replace(found, resource=resource, names=tuple(self.of("client", each) for each in found.names))
 
     def _object(self, resource: str, text: str) -> str:
         """`NAMESPACE/NAME`, or `NAMESPACE/NAME of release NAMESPACE/NAME`."""

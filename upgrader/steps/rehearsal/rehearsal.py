@@ -15,6 +15,7 @@ from upgrader.ports import Hosts
 from upgrader.steps.backup.etcd_member import EtcdMember
 from upgrader.steps.backup.etcd_tools import EtcdTools
 from upgrader.steps.backup.source_member import members_to_ask, prove_any
+from upgrader.steps.rehearsal.client_requests import NO_REQUESTS, ClientRequests
 from upgrader.steps.rehearsal.delivery import of_member
 from upgrader.steps.rehearsal.other_machine import refuse_controller
 from upgrader.steps.rehearsal.rehearsal_host import RehearsalHost
@@ -34,6 +35,7 @@ class Rehearsal:
     controllers: tuple[Host, ...]
     on: Host | None = None
     """The host of group `rehearsal` that compares; None: the controller that has the data."""
+    requests: ClientRequests = NO_REQUESTS
 
     def run(self, servers: Mapping[str, Server], note: Callable[[str], None]) -> Result:
         """Leaves nothing on the hosts, and first removes what an interrupted one left."""
@@ -41,7 +43,7 @@ class Rehearsal:
             refuse_controller(self.hosts, self.controllers, self.on, self.hosts, f"--on {self.on.name}")
         tools = EtcdTools(self.hosts)
         members = members_to_ask("rehearsal", tools, self.controllers, note)
-        elsewhere = RehearsalHost(self.hosts, self.on, note) if self.on else None
+        elsewhere = RehearsalHost(self.hosts, self.on, note, requests=self.requests) if self.on else None
         if elsewhere:
             note(f"{elsewhere.host.name}: checking memory, disk space and images")
             size = max(tools.database_bytes(member) for member in members)
@@ -56,7 +58,7 @@ class Rehearsal:
 
     def compare(self, member: EtcdMember, servers: Mapping[str, Server]) -> Result:
         """Compare them on the data that was restored in the member's work folder, which is used up."""
-        asked = asked_of(member.work, member.image, servers)
+        asked = asked_of(member.work, member.image, servers, self.requests)
         program = SentProgram("rehearse", "rehearsal", "the rehearsal", _REMEDY, unit_command(member.use, member.work))
         result = partial(result_of, member.host.name, "")
         with renewed_lease(self.hosts, member.host, member.work):

@@ -14,6 +14,7 @@ from upgrader.onhost.rehearsal.receive import FILES
 from upgrader.onhost.sending.sent_program import SentProgram
 from upgrader.ports import Commands
 from upgrader.steps.backup.etcd_pod import UNIT_PREFIX
+from upgrader.steps.rehearsal.client_requests import NO_REQUESTS, ClientRequests
 from upgrader.steps.rehearsal.delivery import Delivery
 from upgrader.steps.rehearsal.renewed_lease import renewed_lease
 from upgrader.steps.rehearsal.result import Result, result_of
@@ -46,6 +47,7 @@ class RehearsalHost:
     """Told what stays there if an error ends a comparison, and removing fails, too."""
     place: str = _PLACE
     """The folder of all rehearsals' folders there: root's alone."""
+    requests: ClientRequests = NO_REQUESTS
 
     def prepare(self, etcds: Sequence[str], servers: Mapping[str, Server], database_bytes: int) -> None:
         """Remove what an interrupted rehearsal left there, and check what is needed; images that it lacks are pulled.
@@ -72,7 +74,7 @@ class RehearsalHost:
         work = f"{self.place}/{data.use}"
         moved = {name: server.below(f"{work}/{FILES}") for name, server in servers.items()}
         incoming = {"file_count": data.file_count, "byte_count": data.byte_count}
-        asked = asked_of(work, data.etcd, moved, incoming, data.snapshot)
+        asked = asked_of(work, data.etcd, moved, self.requests, incoming, data.snapshot)
         seconds = UNIT_SECONDS + _SEND_SECONDS
         inside = (*_IN_FOLDER, work, *unit_command(data.use, work, seconds))
         program = SentProgram("rehearse", "rehearsal", "the rehearsal", _NEEDS, inside)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 
 from upgrader.steps.backup.etcd_pod import SCRATCH, UNIT_PREFIX
+from upgrader.steps.rehearsal.client_requests import ClientRequests
 from upgrader.steps.rehearsal.servers import Server
 
 __all__ = ["MEMORY_BYTES", "UNIT_SECONDS", "asked_of", "unit_command", "unit_name"]
@@ -49,7 +50,12 @@ def unit_command(use: str, work: str, seconds: int = UNIT_SECONDS) -> tuple[str,
 
 
 def asked_of(
-    work: str, etcd: str, servers: Mapping[str, Server], incoming: Mapping[str, int] | None = None, snapshot: str = ""
+    work: str,
+    etcd: str,
+    servers: Mapping[str, Server],
+    requests: ClientRequests,
+    incoming: Mapping[str, int] | None = None,
+    snapshot: str = "",
 ) -> str:
     """What its program is asked, as `upgrader.onhost.rehearsal.rehearse` reads it. `etcd`: its image."""
     return json.dumps(
@@ -60,6 +66,7 @@ def asked_of(
             "snapshot": snapshot,
             "etcd": etcd,
             "servers": {name: asdict(server) for name, server in servers.items()},
+            "requests": requests.asked(),
             "memory": MEMORY_BYTES,
             "seconds": _REHEARSED_SECONDS,
         }

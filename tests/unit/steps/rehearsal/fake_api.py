@@ -63,6 +63,10 @@ class FakeApi:
             (201, body) if method in ("PATCH", "POST") else (200, found) if found else (404, {"message": "not found"})
         )
 
+    def all_resources(self) -> list[Resource]:
+        """As `Api.all_resources`."""
+        return [self.served, *self.versions]
+
     def resources(self) -> dict[tuple[str, str], list[Resource]]:
         """As `Api.resources`."""
         return {(self.served.group, self.served.plural): [self.served, *self.versions]}

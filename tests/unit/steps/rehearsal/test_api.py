@@ -105,7 +105,12 @@ def test_what_both_servers_list_alike_is_read_once(connections: Connections, mon
     """Only objects that the second one writes otherwise are read again."""
     read = list[int]()
     scan = api._SCAN
-    monkeypatch.setattr(api, "_SCAN", lambda text, at: read.append(at) or scan(text, at))
+
+    def counted(text: str, at: int) -> tuple[Any, int]:
+        read.append(at)
+        return scan(text, at)
+
+    monkeypatch.setattr(api, "_SCAN", counted)
     other = ITEM.replace("1e21", "2")
     connections.answers = [(200, typed(ITEM, at="a")), (200, typed(ITEM, at="b")), (200, typed(ITEM, other))]
     before = server().page(PODS, "")

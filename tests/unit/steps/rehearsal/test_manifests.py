@@ -81,7 +81,7 @@ def test_a_record_is_read_from_a_secret_or_a_config_map() -> None:
 @pytest.mark.parametrize("data", ["not base64", base64.b64encode(b"no gzip").decode(), packed(manifest="").decode()])
 def test_a_record_that_can_not_be_read_is_told(data: str) -> None:
     """By no text of its own."""
-    with pytest.raises(ValueError, match=r"^not a record of Helm's$"):
+    with pytest.raises(ValueError, match=r"^not a Helm record$"):
         record({"kind": "ConfigMap", "metadata": {"name": "a", "namespace": "b"}, "data": {"release": data}})
 
 

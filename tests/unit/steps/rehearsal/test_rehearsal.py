@@ -77,6 +77,7 @@ def test_it_runs_in_a_unit_that_reaches_nothing_and_leaves_nothing() -> None:
     ):
         assert f"--property={name}" in machine.unit
     assert machine.asked["work"] == "/var/lib/etcd/upgrader/u1" and machine.asked["data"] == "scratch"
+    assert machine.asked["requests"] == []
     assert machine.asked["servers"]["target"]["flags"] == ["--allow-privileged=true"]
 
 

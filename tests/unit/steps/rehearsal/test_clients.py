@@ -1,0 +1,109 @@
+"""Requests of clients in an audit log: what only the running version serves, and who sends it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from tests.unit.steps.rehearsal.fake_api import DEPLOYMENTS, FakeApi
+from upgrader.model.audit_log import Requests
+from upgrader.onhost.rehearsal.api import Page, Resource
+from upgrader.onhost.rehearsal.clients import Request
+from upgrader.onhost.rehearsal.compare import Comparison
+from upgrader.steps.rehearsal.client_requests import NO_REQUESTS, ClientRequests
+from upgrader.steps.rehearsal.differences import Difference, findings_of
+
+READS = ["get", "list"]
+
+
+class Server(FakeApi):
+    """Serves Deployments, and more of them by name: resources → verbs."""
+
+    def __init__(self, more: Mapping[str, tuple[str, ...]], refused: dict[str, Any] | None = None) -> None:
+        metadata = {"name": "own", "namespace": "default", "resourceVersion": "5"}
+        super().__init__(({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata},))
+        self.more = [DEPLOYMENTS._replace(plural=name, verbs=verbs) for name, verbs in more.items()]
+        self.no = refused
+
+    def all_resources(self) -> list[Resource]:
+        """As `Api.all_resources`."""
+        return [DEPLOYMENTS, *self.more]
+
+    def page(self, resource: Resource, at: str, same: Page | None = None, limit: int = 0, selector: str = "") -> Page:
+        if resource in self.more:
+            self.asked.append(("LIST", resource.plural))
+            return Page([], refused=self.no)
+        return super().page(resource, at, same, limit, selector)
+
+
+def compared(current: Server, target: Server, *requests: Request) -> tuple[dict[str, str], dict[str, int]]:
+    """What no client gets any more → why; and the counts."""
+    comparison = Comparison(current, target, 10, float("inf"), requests)  # type: ignore[arg-type]
+    comparison.run(write=False)
+    assert all(each["what"] == "client" for each in comparison.findings())
+    return {each["resource"]: each["reason"] for each in comparison.findings()}, comparison.counts
+
+
+def test_what_the_target_does_not_serve_is_found() -> None:
+    """A resource, a subresource, and a verb; whatever fails today is nothing new."""
+    current = Server({"webs": ("get", "list"), "webs/scale": ("get", "update"), "deployments/x": ("create", "get")})
+    target = Server({"deployments/x": ("get",)})
+    requests = (
+        Request("apps/v1", "webs", READS),
+        Request("apps/v1", "webs/scale", ["patch", "update"]),
+        Request("apps/v1", "deployments/x", ["create", "get"]),
+        Request("apps/v1", "deployments", READS),
+        Request("apps/v1", "unknown", READS),
+    )
+    found, counts = compared(current, target, *requests)
+    assert found.keys() == {
+        "apps/v1 webs get",
+        "apps/v1 webs list",
+        "apps/v1 webs/scale update",
+        "apps/v1 deployments/x create",
+    }
+    assert counts["requests"] == 10
+    assert compared(current, target)[1]["requests"] == 0
+
+
+def test_a_read_is_sent_once_and_only_the_targets_refusal_counts() -> None:
+    """With the server's words; what both refuse fails today."""
+    webs = {"webs": ("get", "list", "watch")}
+    refused = {"message": "admission refused: not found"}
+    request = Request("apps/v1", "webs", ["get", "list", "watch"])
+    target = Server(webs, refused)
+    found, _ = compared(Server(webs), target, request)
+    assert found == {f"apps/v1 webs {verb}": "admission …: not found" for verb in request.verbs}
+    assert target.asked.count(("LIST", "webs")) == 1
+    assert compared(Server(webs, refused), Server(webs, refused), request)[0] == {}
+
+
+SENT = (
+    Requests("jane", "kubectl/v1", "apps/v1", "webs", ("get", "list"), 3, "now"),
+    Requests("operator", "op/1\n", "apps/v1", "webs", ("list",), 9, "now"),
+    Requests("operator", "", "v1", "pods", ("get",), 9, "now"),
+)
+
+
+def test_no_client_leaves_this_machine() -> None:
+    """The unit gets apiVersions, resources and verbs, each once."""
+    assert ClientRequests(SENT).asked() == [("apps/v1", "webs", ["get", "list"]), ("v1", "pods", ["get"])]
+    assert NO_REQUESTS.asked() == []
+
+
+@pytest.mark.parametrize("reason", ["", "not found"])
+def test_a_finding_names_the_clients(reason: str) -> None:
+    """Those that send such a request, the most active ones first."""
+    answered = Difference("client", "apps/v1 webs list", reason, 1, ())
+    (found,) = findings_of([ClientRequests(SENT).named(answered)])
+    assert (found.id, found.severity) == ("rehearsal.client", "error") and found.remedy
+    assert found.title == "clients send list for webs of apps/v1, which the target does not serve"
+    names = "op/1 (user operator)\nkubectl/v1 (user jane)"
+    assert found.diagnosis == (f"{names}\nThe target says: {reason}" if reason else names)
+    other = Difference("gone", "webs", "", 1, ("a",))
+    assert ClientRequests(SENT).named(other) == other
+    many = ClientRequests([Requests(f"user-{number}", "a", "v1", "pods", ("get",), 1, "") for number in range(20)])
+    (found,) = findings_of([many.named(Difference("client", "v1 pods get", "", 1, ()))])
+    assert found.diagnosis.count("\n") == 10 and found.diagnosis.endswith("…")
