@@ -13,7 +13,9 @@ from pathlib import Path
 from testkit.kinds.configuration_files import configure_by_files, is_configured_by_files
 from testkit.kinds.external_ca import has_no_ca_key, take_the_ca_keys_away
 from testkit.kinds.external_cloud import is_initialized_by_the_cloud, use_an_external_cloud
+from testkit.kinds.kms_plugin import encrypt_by_a_plugin, is_encrypted_by_the_plugin
 from testkit.kinds.kube_vip import HOW_TO_GET_IT, kube_vip_keeps_the_address, leave_the_address_to
+from testkit.kinds.stored_secrets import stored_secret
 from testkit.kinds.without_kube_proxy import another_serves_services, give_services_to_another
 from testkit.lab_cluster import LabCluster, until
 from testkit.versions import COMPONENTS
@@ -33,10 +35,6 @@ Proof = Callable[[LabCluster], None]
 _SECRETS = ApiKind("v1", "secrets")
 _CONFIG_MAPS = ApiKind("v1", "configmaps")
 _PODS = ApiKind("v1", "pods")
-_ETCDCTL = (
-    "etcdctl --endpoints=https://127.0.0.1:2379 --cacert=/etc/kubernetes/pki/etcd/ca.crt "
-    "--cert=/etc/kubernetes/pki/etcd/healthcheck-client.crt --key=/etc/kubernetes/pki/etcd/healthcheck-client.key"
-)
 
 
 @dataclass(frozen=True)
@@ -83,12 +81,7 @@ def _audited(cluster: LabCluster) -> int:
 
 def encrypts_secrets(cluster: LabCluster) -> None:
     """A new Secret can be read, and etcd stores it encrypted."""
-    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "kinds"}, "stringData": {"word": "readable"}}
-    cluster.kube.delete(_SECRETS, "kinds", "default")
-    cluster.kube.create(_SECRETS, secret, "default")
-    assert cluster.kube.get(_SECRETS, "kinds", "default") is not None
-    stored = f"{_ETCDCTL} get --print-value-only /registry/secrets/default/kinds | head -c {len(ENCRYPTED_PREFIX)}"
-    found = cluster.on_controller("sh", "-c", stored)
+    found = stored_secret(cluster, len(ENCRYPTED_PREFIX))
     assert found == ENCRYPTED_PREFIX, f"etcd has a new Secret as {found!r}…"
 
 
@@ -325,6 +318,7 @@ KINDS = (
     Kind("containerd-2", ("--containerd", CONTAINERD), proofs=(has_containerd_2,)),
     Kind("private-registry", ("--registry",)),
     Kind("config-files", (), configure_by_files, (is_configured_by_files,)),
+    Kind("kms-pod", (), encrypt_by_a_plugin, (is_encrypted_by_the_plugin,)),
     Kind("external-ca", (), take_the_ca_keys_away, (has_no_ca_key,)),
     Kind("external-cloud", (), use_an_external_cloud, (is_initialized_by_the_cloud,)),
     Kind(

@@ -14,9 +14,9 @@ __all__ = ["change_static_pod", "changed_pod", "words_of"]
 _MANIFESTS = "/etc/kubernetes/manifests"
 
 
-def changed_pod(manifest: str, flags: Mapping[str, str | None], folder: str = "") -> str:
-    """A static pod's manifest with these flags in place of those of the same names; None: without it. `folder` of the
-    controller is at the same path in its container, read-only.
+def changed_pod(manifest: str, flags: Mapping[str, str | None], *folders: str) -> str:
+    """A static pod's manifest with these flags in place of those of the same names; None: without it. `folders` of the
+    controller are at the same paths in its container, read-only.
     """
     pod: dict[str, Any] = yaml.safe_load(manifest)
     spec = pod["spec"]
@@ -24,17 +24,17 @@ def changed_pod(manifest: str, flags: Mapping[str, str | None], folder: str = ""
     kept = [word for word in container["command"] if _name(word) not in flags]
     more = [f"--{name}={value}" for name, value in flags.items() if value is not None]
     container["command"] = [*kept, *more]
-    if folder:
-        name = folder.rpartition("/")[2]
-        spec["volumes"].append({"name": name, "hostPath": {"path": folder, "type": "Directory"}})
+    for folder in folders:
+        name = folder.strip("/").replace("/", "-")
+        spec["volumes"].append({"name": name, "hostPath": {"path": folder, "type": "DirectoryOrCreate"}})
         container["volumeMounts"].append({"name": name, "mountPath": folder, "readOnly": True})
     return yaml.safe_dump(pod, sort_keys=False)
 
 
-def change_static_pod(cluster: LabCluster, component: str, flags: Mapping[str, str | None], folder: str = "") -> None:
+def change_static_pod(cluster: LabCluster, component: str, flags: Mapping[str, str | None], *folders: str) -> None:
     """Change it on the controller as `changed_pod` does, and wait until the cluster is Ready with it."""
     path = f"{_MANIFESTS}/{component}.yaml"
-    pod = changed_pod(cluster.on_controller("cat", path), flags, folder)
+    pod = changed_pod(cluster.on_controller("cat", path), flags, *folders)
     # Moved into place: the kubelet would read the half of a file.
     cluster.on_controller(f"set -e; cat >/root/{component}.yaml <<'END'\n{pod}END\nmv /root/{component}.yaml {path}")
     wanted = {f"--{name}={value}" for name, value in flags.items() if value is not None}

@@ -12,6 +12,7 @@ import yaml
 
 from testkit.fakes.kube import FakeKube
 from testkit.kinds.catalogue import KINDS
+from testkit.kinds.kms_plugin import plugins_pod
 from testkit.kinds.static_pods import changed_pod, words_of
 from testkit.kinds.without_kube_proxy import service_proxy_pod
 from testkit.lab_cluster import LabCluster
@@ -29,14 +30,16 @@ spec:
 """
 
 
-def test_flags_are_replaced_and_left_out_and_the_folder_is_mounted() -> None:
+def test_flags_are_replaced_and_left_out_and_the_folders_are_mounted() -> None:
     """Every other flag and volume stays, also one whose name begins in the same way; an empty value is a flag."""
-    changed = changed_pod(_MANIFEST, {"authorization-mode": None, "v": "4", "empty": ""}, "/etc/kubernetes/own")
-    pod = yaml.safe_load(changed)
+    flags = {"authorization-mode": None, "v": "4", "empty": ""}
+    pod = yaml.safe_load(changed_pod(_MANIFEST, flags, "/etc/kubernetes/own", "/run/own"))
     (container,) = pod["spec"]["containers"]
     assert container["command"] == ["kube-apiserver", "--authorization-mode-not=x", "--v=4", "--empty="]
-    assert [each["mountPath"] for each in container["volumeMounts"]] == ["/etc/ssl/certs", "/etc/kubernetes/own"]
-    assert pod["spec"]["volumes"][1]["hostPath"] == {"path": "/etc/kubernetes/own", "type": "Directory"}
+    mounted = ["/etc/ssl/certs", "/etc/kubernetes/own", "/run/own"]
+    assert [each["mountPath"] for each in container["volumeMounts"]] == mounted
+    assert len({each["name"] for each in pod["spec"]["volumes"]}) == 3
+    assert pod["spec"]["volumes"][1]["hostPath"] == {"path": "/etc/kubernetes/own", "type": "DirectoryOrCreate"}
     assert container["volumeMounts"][1]["readOnly"] is True
 
 
@@ -69,6 +72,15 @@ def test_the_other_service_proxy_is_no_kube_proxy() -> None:
     mounted = {each["mountPath"] for each in container["volumeMounts"]}
     assert mounted == {each["hostPath"]["path"] for each in pod["spec"]["volumes"]}
     assert container["command"][1].removeprefix("--config=").rpartition("/")[0] in mounted
+
+
+def test_a_kms_plugin_has_its_socket_and_key_in_folders_of_the_controller() -> None:
+    """Both outlive its container, and the socket is where kube-apiserver looks for it."""
+    pod = yaml.safe_load(plugins_pod("upgrader.lab/kms-plugin:x"))
+    (container,) = pod["spec"]["containers"]
+    mounted = {each["mountPath"] for each in container["volumeMounts"]}
+    assert mounted == {each["hostPath"]["path"] for each in pod["spec"]["volumes"]}
+    assert {path.rpartition("/")[0] for path in container["command"][1:]} == mounted
 
 
 def test_a_version_that_nothing_upgrades_does_not_count(tmp_path: Path) -> None:
