@@ -141,7 +141,7 @@ def test_pods_that_get_less_time_to_end(
     def mutated(manifest: KubeObject, what: str) -> KubeObject:
         if what not in policy_for:
             return manifest
-        spec = {"containers": [], "terminationGracePeriodSeconds": given}
+        spec: KubeObject = {"containers": [], "terminationGracePeriodSeconds": given}
         return {**manifest, "spec": spec if what == "pods" else {"template": {"spec": spec}}}
 
     name = "mine" if policy_for == "new workloads" else "kube-apiserver"
