@@ -24,11 +24,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 from scripts import others_at_work
 from upgrader import __version__
 
-__all__ = ["PARTS", "RESULTS", "Part", "Result", "commit_of", "outdated", "page", "promised", "read_results", "record"]
+__all__ = [
+    "PARTS",
+    "RESULTS",
+    "Part",
+    "Result",
+    "commit_of",
+    "failed_in",
+    "outdated",
+    "page",
+    "promised",
+    "read_results",
+    "record",
+]
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 RESULTS = REPOSITORY / "bench/results/soak.json"
@@ -279,10 +292,16 @@ def _run(part: Part, today: str, commit: str, words: str = "") -> tuple[str, ...
             selected = ["-k", words] if words else []
             code = subprocess.run([*testing, *selected, *recorded], cwd=REPOSITORY, check=False).returncode
             if code and not (words and code == _NOTHING_SELECTED):
-                failed.append(f"test_{name}")
+                failed += [f"test_{name}::{case}" for case in failed_in(junit)] or [f"test_{name}"]
             if seen := others_at_work.seen_in(junit, today, commit):
                 others_at_work.record(seen)
     return tuple(failed)
+
+
+def failed_in(junit: Path) -> tuple[str, ...]:
+    """The names of the tests that failed, or couldn't be prepared, by this file of pytest; none if it wasn't written."""
+    cases = ET.parse(junit).iter("testcase") if junit.exists() else ()  # noqa: S314 - our own pytest wrote it
+    return tuple(case.get("name", "") for case in cases if {child.tag for child in case} & {"failure", "error"})
 
 
 def main() -> None:
