@@ -21,7 +21,7 @@ from upgrader.in_cluster.guard.runtime.api_client import Api
 from upgrader.in_cluster.guard.runtime.connection import by_kubeconfig
 from upgrader.in_cluster.guard.runtime.resource import Resource
 
-__all__ = ["deletions", "quota", "ready_to_deletion", "webhook"]
+__all__ = ["deletions", "quota", "ready_to_deletion", "slowest_hundredth", "webhook"]
 
 _PATH = "/protector/one"
 _WATCH_SECONDS = 5.0
@@ -47,28 +47,41 @@ def webhook(site: Site, rate: float, seconds: float) -> list[Reached]:
 
 
 def deletions(site: Site, rate: float, seconds: float, protectors: int, of: str = "") -> list[Reached]:
-    """Those that are reserved; the second value: writes for each. `of`: the end of the measures' names."""
+    """Those that are reserved: the time until the answer, the writes for each, and the time inside guard. `of`: the end
+    of the measures' names.
+    """
     asked = round(rate * seconds)
     each_has = -(-asked // protectors) + 2  # one more than go must stay, and one more isn't counted yet
     names = [f"web{of}-{number}" for number in range(protectors)]
     pods = [site.pods(name, each_has) for name in names]
     for name in names:
         site.protector(name, name, 1)
-    with site.counting(), site.started("deletions", PROTECTOR) as guard:
+    with site.counting() as aggregator, site.started("deletions", PROTECTOR) as guard:
         site.wait_counted(names, each_has)
-        load = os.getloadavg()[0]
+        load, counting = os.getloadavg()[0], aggregator or guard
         going = [pods[number % protectors][number // protectors] for number in range(asked)]
-        before, cpu_before = _tries(guard), _cpu_seconds(guard)
+        before, cpu_before, counted = (
+            _tries(guard),
+            _cpu_seconds(guard),
+            (_cpu_seconds(counting), _written_by_all(site)),
+        )
         said = asyncio.run(_deleted(site, guard.url(_PATH), going, rate))
         answered = max(1, sum(each.status == 200 for each in said))
-        writes, cpu = (_tries(guard) - before) / answered, _cpu_seconds(guard) - cpu_before
+        tries, cpu = _tries(guard) - before, _cpu_seconds(guard) - cpu_before
+        counting_cpu, others = _cpu_seconds(counting) - counted[0], _written_by_all(site) - counted[1] - tries
+        inside = slowest_hundredth(guard.get("/metrics")[1], "guard_admission_request_duration_seconds", _PATH)
     for name in names:
         site.kube.delete(PROTECTORS, name, "shop")
     allowed, failed = sum(each.allowed for each in said), sum(each.status != 200 for each in said)
     how = f"{rate:g}/s for {seconds:g} s on {protectors}; p50 {_p50(said):.1f} ms; "
     how += f"{allowed} of {asked} allowed, {failed} failed; {1000 * cpu / answered:.2f} ms of CPU each"
-    load = _busier(load)
-    return [Reached(f"deletion{of}", p99(said), how, load), Reached(f"writes{of}", writes, "of the same", load)]
+    load, own = _busier(load), "of the same"
+    if aggregator is not None:
+        own += (
+            f"; the aggregator: {others / answered:.2f} writes, {1000 * counting_cpu / answered:.2f} ms of CPU for each"
+        )
+    found = [Reached(f"deletion{of}", p99(said), how, load), Reached(f"writes{of}", tries / answered, own, load)]
+    return found if inside is None else [*found, Reached(f"inside{of}", 1000 * inside, "at most, of the same", load)]
 
 
 def quota(site: Site, pods: int, most: int, rounds: int, seed: int) -> list[Reached]:
@@ -132,6 +145,22 @@ def _p50(said: list[Said]) -> float:
 def _metric(guard: Replica, name: str) -> float:
     lines = guard.get("/metrics")[1].splitlines()
     return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(name))
+
+
+def slowest_hundredth(metrics: str, histogram: str, path: str) -> float | None:
+    """The bound below which 99 of 100 of a histogram's values for this path are, in its unit; None: there are none."""
+    lines = [
+        line for line in metrics.splitlines() if line.startswith(f"{histogram}_bucket") and f'path="{path}"' in line
+    ]
+    upto = [(float(line.partition('le="')[2].partition('"')[0]), float(line.rpartition(" ")[2])) for line in lines]
+    return next((bound for bound, count in upto if upto[-1][1] and count >= 0.99 * upto[-1][1]), None)
+
+
+def _written_by_all(site: Site) -> float:
+    """Writes of PodProtectors' status that the API server has answered, conflicts included."""
+    wanted = ('resource="podprotectors"', 'subresource="status"', 'verb="PUT"')
+    lines = (line for line in site.kube.raw("/metrics").splitlines() if line.startswith("apiserver_request_total{"))
+    return sum(float(line.rpartition(" ")[2]) for line in lines if all(each in line for each in wanted))
 
 
 def _busier(load: float) -> float:

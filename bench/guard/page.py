@@ -51,8 +51,10 @@ class Taken:
 LIMITS = {
     "webhook": Limit("webhook without a reservation, 500 requests a second, p99", 20, "ms"),
     "deletion-100": Limit("deletion with a reservation, 100 a second on 50 protectors, p99", 250, "ms"),
+    "inside-100": Limit("the same inside guard, from the request's last byte to the answer, p99", 250, "ms"),
     "writes-100": Limit("writes for each of these 100 deletions a second", 1.05, ""),
-    "deletion": Limit("deletion with a reservation, 200 a second on 50 protectors, p99", 250, "ms"),
+    "deletion": Limit("deletion with a reservation, 200 a second on 50 protectors, p99", 500, "ms"),
+    "inside": Limit("the same inside guard, from the request's last byte to the answer, p99", 250, "ms"),
     "writes": Limit("writes for each of these 200 deletions a second", 1.05, ""),
     "quota": Limit(
         "200 deletions at once, two replicas, one of them killed: allowed or written beyond the quota", 0, ""
@@ -119,15 +121,13 @@ _PAGE = """# How long guard makes others wait
 
 {table}
 
-Limits are for two cores. guard's processes are on the same machine as etcd, one API server and the client; without
-controllers and kubelets: the test creates pods, and marks them Ready.
+Limits are for two cores, which run etcd, one API server, guard and the client, without controllers and kubelets.
 
-- **Webhook:** changes of StatefulSets, half of them downscales of one with the label, sent to
-  `/admission/no-downscale`, over TLS on kept connections. Each request is sent when it is due, whether or not earlier
-  ones were answered. Its time counts from then, so it includes delays of the client.
+- **Webhook:** changes of StatefulSets, half of them downscales of one with the label, sent to `/admission/no-downscale`
+  over TLS. Each is sent when it is due, and its time counts from then: delays of the client are included.
 - **Deletions:** Ready pods, of one protector after the other. guard reads the pod, writes what it allows into the
   protector's status, and then answers. The test deletes the pod (not included in the time); an aggregator counts, and
-  writes the same objects. Writes include conflicts; few deletions come during a write, and share the next one.
+  writes the same objects. Writes include conflicts; a deletion that comes during a write shares the next one.
 - **At once:** all requests for a protector's pods are sent at the same time, alternately to two replicas; one is killed
   (SIGKILL) after a random number of answers. The value is the number of allowed deletions minus the quota: at most 0.
 - **Ready to deletion:** of a group of six sets, one pod each, that is rolled out; polled every 20 ms.
@@ -149,16 +149,15 @@ CHECKOUT` causes each of them again and again on guard, and on the project whose
 {promises}
 
 - **The watch:** webhook and aggregator reach the API server through a proxy. It swallows all events of the watches of
-  pods, which stay open in one window and end in good order every 2 s in the next; then of all watches alike. For every
-  other protector, older deletions are recorded together (`compactThreshold: 3`). Afterwards, watches tell again. The
-  promise is kept if at most ten pods went, and if two minutes later nothing is reserved any more, ten new pods are
-  counted, and one of them may go.
+  pods, which stay open in one window and end every 2 s in the next; then of all watches. For every other protector,
+  older deletions are recorded together (`compactThreshold: 3`). Then watches tell again. Kept: at most ten pods went,
+  and two minutes later nothing is reserved any more, ten new pods are counted, and one of them may go.
 - **Clocks:** the pods' Ready conditions are written by a clock that is 5 minutes ahead or behind (`minReadySeconds:
-  3`), as by a kubelet. The clocks of guard's webhook and of its aggregator jump, while pods are asked for, to 5 minutes
-  behind, 5 minutes ahead or the right time. Podseidon's can't be moved: Go asks the kernel. The promise is the same.
+  3`). The clocks of guard's webhook and aggregator jump, while pods are asked for, to 5 minutes behind, 5 minutes ahead
+  or the right time. Podseidon's can't be moved: Go asks the kernel. The promise is the same.
 - **The pod:** a downscale from 3 to 2 is allowed, and the pod told. Before a controller removes the pod, replicas are 3
   again. The promise is kept if the pod is told that it stays within a minute, and the other zone may shrink then.
 
-Podseidon has no aggregator here: the test counts in its place, and while watches are silent, it doesn't. Four rounds of
-the watch, and ten of the pod, run at the same time. Seconds are guard's, of all rounds together.
+Podseidon has no aggregator here: the test counts in its place, but not while watches are silent. Four rounds of the
+watch, and ten of the pod, run at the same time. Seconds are guard's, of all rounds together.
 """

@@ -53,13 +53,13 @@ class Site:
             yield process
 
     @contextmanager
-    def counting(self, environment: Mapping[str, str] = AS_IT_IS) -> Iterator[None]:
+    def counting(self, environment: Mapping[str, str] = AS_IT_IS) -> Iterator[Replica | None]:
         """With an aggregator, where there is one, until the end of the block."""
         if not self.programs.counts:
-            yield
+            yield None
             return
-        with self.started("aggregator", AGGREGATOR, environment):
-            yield
+        with self.started("aggregator", AGGREGATOR, environment) as aggregator:
+            yield aggregator
 
     def pods(self, app: str, count: int) -> list[Any]:
         """So many new ones with the label `app`, all Ready."""

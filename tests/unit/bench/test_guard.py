@@ -10,6 +10,7 @@ import pytest
 from bench.guard.asking import Said, deletion, downscale, p99
 from bench.guard.crowd import Crowd, manifests
 from bench.guard.looks import how, measured
+from bench.guard.measures import slowest_hundredth
 from bench.guard.originals.__main__ import TABLES
 from bench.guard.originals.api import said
 from bench.guard.originals.page import Compared
@@ -75,6 +76,16 @@ def test_decisions_among_many_are_timed_by_parts() -> None:
     assert set(found) == {"first look", "answer", "event", "look"}
     assert all(len(each) == 3 and min(each) > 0 for each in found.values())
     assert how({"answer": [0.001, 0.002, 0.0045]}) == "median and longest, in ms: answer 2.00, 4.50"
+
+
+def test_the_time_inside_guard_is_read_from_its_histogram() -> None:
+    """The bound of the bucket that has 99 of 100, of this path alone; without any, there is no time."""
+    name, counts = "guard_seconds", {"0.1": 980.0, "0.25": 991.0, "+Inf": 1000.0}
+    own = [f'{name}_bucket{{le="{bound}",path="/one"}} {count}' for bound, count in counts.items()]
+    text = "\n".join([*own, f'{name}_bucket{{le="+Inf",path="/two"}} 7.0', f'{name}_count{{path="/one"}} 1000.0'])
+    assert slowest_hundredth(text, name, "/one") == 0.25
+    assert slowest_hundredth(text, name, "/three") is None
+    assert slowest_hundredth(text.replace("991", "989"), name, "/one") == float("inf")
 
 
 @pytest.mark.parametrize(("over", "enough"), [(-1, True), (0, True), (1, False)])
