@@ -15,14 +15,11 @@ of a large cluster in its etcd ({date}, {cores} cores for everything; `make benc
 
 {table}
 
-- *Largest process* is its peak memory (`ru_maxrss`); *together* is the memory of all processes, Helm's included, with
-  shared pages counted once (PSS, read five times a second).
+- *Largest process* is its peak memory (`ru_maxrss`); *together* is that of all processes, Helm's included (PSS).
 - *Lists without a limit* are the `list` requests without `limit` in the API server's audit log, by user agent.
-- The objects are copies of the lab's own, written directly into etcd: nodes with 50 images, pods and nodes with their
-  managed fields, one pod of each node in kube-system. The benchmark holds kube-controller-manager's Lease; otherwise,
-  kube-controller-manager would evict the pods of nodes without a heartbeat.
-- Limits: {seconds:.0f} s for the median of the tries ({median_seconds:.1f} s), and {mebibytes:.0f} MiB. Wall time grows
-  with the load average, which includes other programs; CPU time hardly does.
+- The objects are copies of the lab's own in etcd: nodes with 50 images, pods and nodes with their managed fields, one
+  pod of each node in kube-system. kube-controller-manager, which would evict pods of silent nodes, doesn't lead.
+- Limits: {seconds:.0f} s for the median of the tries ({median_seconds:.1f} s), and {mebibytes:.0f} MiB.
 {remarks}"""
 
 
@@ -36,27 +33,33 @@ kube-proxy, which the upgrade replaces ({date}, {cores} cores for everything; `m
 
 - *Its own* are the requests of `upgrader` without Helm's, by part. *Gates* are all requests of a run except those for
   the lock, the journal, and the step `images`, which starts a pod on each node. *Leases* are heartbeats and elections.
-- kube-controller-manager sends up to 200 requests a second (`kube-api-qps`), which is usual for clusters of this size.
-  With its default of 20, the 2,000 requests that replace 1,000 pods of kube-proxy take 100 s.
+- kube-controller-manager may send 200 requests a second (`kube-api-qps`). With the usual 20, kube-proxy takes 100 s.
 - Limits: the run may take {limit} × as long as without these nodes (measured: {ratio} ×), and the gates may send at
   most {share:.0%} of all requests (measured: {measured_share:.1%}).
 {beside}{remarks}"""
 
 _BESIDE = """\
-- *By kubectl alone*, on the same nodes: a DaemonSet with a preloaded image is created, rolled out and deleted (for
-  comparison with step `images`), and kube-proxy is restarted with `kubectl rollout restart` (with step `kubernetes`).
-  No upgrade of these components can be quicker. If kubectl's time is subtracted, the run took
-  {ratio_beside} × as long as the run without these nodes.
+- *By kubectl alone*, on the same nodes: a DaemonSet with a preloaded image is created, rolled out and deleted (as step
+  `images` does), and kube-proxy is restarted (as in step `kubernetes`). No upgrade of these components can be quicker.
+  If kubectl's time is subtracted, the run took {ratio_beside} × as long as the run without these nodes.
 """
 
 _MEMORY = """## Memory of what a `run` reads
 
 `python -m bench.large.memory`, medians of {tries} ({date}, {cores} cores): peaks (`VmHWM`, MiB) of a process that has
 imported all that a run may import, after each part of what a run reads of an API server in memory. Nodes have 50 images
-each, `/metrics` has 40,000 lines. Not included: the plan's manifests, and Helm, Ansible and the prober, which are
-processes of their own. Limit: {limit:.0f} MiB (measured: {most:.0f}).
+each, `/metrics` has 40,000 lines. Not included: the plan's manifests; the processes of Helm, Ansible and the prober.
+Limit: {limit:.0f} MiB (measured: {most:.0f}).
 
 {table}
+"""
+
+_WORKERS = """## CPU time for each worker
+
+`python -m bench.large.workers`, median of {tries} ({date}, {cores} cores, load average {load:.0f}): {workers} workers
+of an API server in memory, each with nine pods to evict, are upgraded a tenth at a time, with gates between batches.
+For each, the process that does it needs {cpu_seconds:.2f} s of CPU and {requests} requests, and {task_ms:.1f} ms to
+read what Ansible's own processes say of each task. Limit: {limit} s for each.
 """
 
 
@@ -98,6 +101,8 @@ def page(figures: Mapping[str, Any]) -> str:
         table = _table(["nodes", "pods", *names, "load average"], rows)
         most = max(memory["rows"][-1]["peaks"].values())
         parts.append(_MEMORY.format(**{**memory, "table": table, "most": most}))
+    if workers := figures.get("workers"):
+        parts.append(_WORKERS.format(**workers, task_ms=1000 * workers["task_seconds"]))
     return "\n\n".join(part.rstrip() for part in parts) + "\n"
 
 

@@ -15,13 +15,15 @@ from urllib.parse import parse_qs, urlsplit
 
 from testkit.fakes.kube import FakeKube
 from upgrader.errors import ApiError
+from upgrader.model.node_mark import NodeMark
 from upgrader.ports import Kind, KubeObject
 
-__all__ = ["CONTROLLER", "NEW_IMAGE", "cluster_of", "kubeconfig_of", "pods_of", "served"]
+__all__ = ["CONTROLLER", "NEW_IMAGE", "NEW_KUBELET", "cluster_of", "kubeconfig_of", "pods_of", "served"]
 
 CONTROLLER = "controller-1"
 NEW_IMAGE = "registry.example/kube-proxy:v1.37.1"
 """What no node has yet."""
+NEW_KUBELET = "v1.37.1"
 
 _IMAGES = 50
 """As many as a kubelet reports."""
@@ -31,13 +33,33 @@ _NODES = Kind("v1", "nodes", namespaced=False)
 _PODS = Kind("v1", "pods")
 _LEASES = Kind("coordination.k8s.io/v1", "leases")
 _DAEMON_SETS, _REVISIONS = Kind("apps/v1", "daemonsets"), Kind("apps/v1", "controllerrevisions")
+_SET = {"uid": "a-set", "kind": "ReplicaSet", "name": "service", "controller": True}
 _WHEN = "2026-01-01T00:00:00Z"
 _METRICS = 40_000
 """Lines of kube-apiserver's `/metrics`: some megabytes, as of a cluster with many kinds of objects."""
 
 
 class _Cluster(FakeKube):
-    """Kubelets pull at once what a new pod asks for."""
+    """Kubelets pull at once what a new pod asks for, and are of the new version once their node's mark says `swap`."""
+
+    reads_a_beat = 1
+    """They renew their Leases at every so manieth read of a Lease, as they do every ten seconds."""
+    _reads = 0
+
+    def _renew(self, kind: Kind) -> None:
+        self._reads += kind.plural == "leases"
+        if self._reads % self.reads_a_beat == 0:
+            super()._renew(kind)
+
+    def patch(
+        self, kind: Kind, name: str, changes: KubeObject, namespace: str = "", *, subresource: str = ""
+    ) -> KubeObject:
+        found = super().patch(kind, name, changes, namespace, subresource=subresource)
+        mark = NodeMark.of(found) if kind.plural == "nodes" else None
+        if mark is not None and mark.phase == "swap":
+            info = {**found["status"]["nodeInfo"], "kubeletVersion": NEW_KUBELET}
+            self.put(kind, {**found, "status": {**found["status"], "nodeInfo": info}})
+        return found
 
     def create(self, kind: Kind, manifest: KubeObject, namespace: str = "", *, dry_run: bool = False) -> KubeObject:
         if "name" not in manifest.get("metadata", {}):  # a review: whoever asks may do everything
@@ -51,9 +73,10 @@ class _Cluster(FakeKube):
         return {**made, "status": status}
 
 
-def cluster_of(nodes: int, *, metrics: int = _METRICS) -> FakeKube:
+def cluster_of(nodes: int, *, metrics: int = _METRICS, reads_a_beat: int = 1) -> FakeKube:
     """One controller, and so many workers with ten pods each, of which one is a kube-proxy."""
     kube = _Cluster()
+    kube.reads_a_beat = reads_a_beat
     kube.silent_kubelets = set()
     kube.raw_answers |= {
         "/version": json.dumps({"gitVersion": "v1.36.3"}),
@@ -87,7 +110,7 @@ def cluster_of(nodes: int, *, metrics: int = _METRICS) -> FakeKube:
         proxy = {**labels, "controller-revision-hash": "hash-1"}
         kube.put(_PODS, _pod(f"kube-proxy-{name}", _SYSTEM, name, proxy, owner))
         for number in range(1, _PODS_ON_NODE):
-            kube.put(_PODS, _pod(f"service-{number}-{name}", "team", name, {"app": "service"}, {"uid": "a-set"}))
+            kube.put(_PODS, _pod(f"service-{number}-{name}", "team", name, {"app": "service"}, _SET))
     return kube
 
 
@@ -144,6 +167,9 @@ def served(kube: FakeKube) -> Iterator[str]:
             if place is None:
                 return kube.raw(url.path)
             kind, namespace, name = place
+            if url.path.endswith("/eviction"):
+                kube.evict(name, namespace, uid=body["deleteOptions"]["preconditions"]["uid"])
+                return {"kind": "Status", "status": "Success"}
             if self.command == "POST":
                 return _named(kube.create(kind, body, namespace, dry_run="dryRun" in query))
             if self.command == "PATCH":

@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from bench.large.audit import read_requests, unpaged
 from bench.large.etcd import batches
 from bench.large.measure import measured
@@ -17,7 +19,8 @@ from bench.large.objects import config_maps, nodes, pods
 from bench.large.page import page
 from bench.large.parts_of_a_run import counted
 from bench.large.reading import parts_of
-from bench.large.served import cluster_of, kubeconfig_of, pods_of, served
+from bench.large.served import CONTROLLER, NEW_KUBELET, cluster_of, kubeconfig_of, pods_of, served
+from bench.large.upgrading import main as upgrading
 from testkit.fakes.clock import FakeClock
 from tests.unit.bench.tables import row
 from upgrader.adapters.kube import KubeAdapter
@@ -221,3 +224,29 @@ def test_what_a_run_reads_is_read_from_a_served_cluster(tmp_path: Path) -> None:
             part()
         adapter.close()
     assert len(kube.list(Kind("v1", "pods"))) == pods_of(2)
+
+
+def test_workers_of_a_served_cluster_are_upgraded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By the step itself, whose CPU time is measured: all pods but the DaemonSet's are evicted, and no node stays
+    cordoned.
+    """
+    kube = cluster_of(3, metrics=40, reads_a_beat=2)
+    with served(kube) as url:
+        kubeconfig = tmp_path / "kubeconfig"
+        kubeconfig.write_text(json.dumps(kubeconfig_of(url)))
+        assert upgrading([str(kubeconfig)]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["workers"] == 3 and found["cpu_seconds"] > 0 and found["requests"] > 3 * 9
+    nodes = {node["metadata"]["name"]: node for node in kube.list(Kind("v1", "nodes", namespaced=False))}
+    del nodes[CONTROLLER]
+    assert {node["status"]["nodeInfo"]["kubeletVersion"] for node in nodes.values()} == {NEW_KUBELET}
+    assert not any(node["spec"].get("unschedulable") for node in nodes.values())
+    left = [pod for pod in kube.list(Kind("v1", "pods")) if pod["spec"]["nodeName"] in nodes]
+    assert {pod["metadata"]["namespace"] for pod in left} == {"kube-system"} and len(left) == 3
+
+
+def test_page_shows_what_a_worker_costs() -> None:
+    """Beside its limit."""
+    figures = {"date": "2026-01-02", "cores": 2, "limit": 0.5, "tries": 3, "workers": 100, "load": 1.0}
+    text = page({"workers": {**figures, "cpu_seconds": 0.083, "requests": 47, "task_seconds": 0.0016}})
+    assert "needs 0.08 s of CPU and 47 requests" in text and "1.6 ms" in text and "Limit: 0.5 s" in text
