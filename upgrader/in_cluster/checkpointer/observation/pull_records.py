@@ -30,10 +30,11 @@ def locked(folder: Path, image: str, image_id: str) -> str:
     except (OSError, ValueError, AttributeError) as error:
         return f"the kubelet's record of how image {image} was pulled can't be read: {error}"
     return (
-        f"image {image} was pulled with credentials of a pod (imagePullSecrets, or of its service account), which the "
-        "kubelet verifies and a static pod can't have: give the node credentials for the registry (the "
-        "kubelet's credential provider or /var/lib/kubelet/config.json, or the container runtime's configuration) and "
-        "remove imagePullSecrets from the pod and its service account: the next pod is pulled with the node's"
+        f"image {image} was pulled with a pod's credentials (imagePullSecrets of the pod or its service account). The "
+        "kubelet verifies such credentials, and a static pod can't have them: give the node credentials for the "
+        "registry (the kubelet's credential provider or /var/lib/kubelet/config.json, or the container runtime's "
+        "configuration), and remove imagePullSecrets from the pod and its service account. The next pod then pulls "
+        "the image with the node's credentials"
     )
 
 

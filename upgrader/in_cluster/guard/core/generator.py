@@ -157,9 +157,9 @@ def _kept(deployment: Mapping[str, Any], protector: Mapping[str, Any], target: W
         return None
     which = "another selector" if now >= before else f"fewer replicas, of which it would keep {now}"
     message = (
-        f"the Deployment had vanished, and was applied again with {which}: this PodProtector keeps {before} pods of "
-        "its own selector, until the Deployment has this selector and enough replicas to keep as many; to have it "
-        f"follow the Deployment now, annotate it with {RELEASE}=true"
+        f"the Deployment had vanished, and was applied again with {which}. This PodProtector keeps {before} pods "
+        "of its own selector until the Deployment has this selector and enough replicas to keep as many. To make "
+        f"the PodProtector follow the Deployment now, annotate it with {RELEASE}=true"
     )
     kept = {key: spec[key] for key in target.spec if key in spec}
     return replace(target, spec=kept, annotations={}, condition="", keeps=message)
@@ -197,9 +197,9 @@ def conditions(before: Iterable[Mapping[str, Any]], target: Wanted | None, now: 
     found = {condition["type"]: condition for condition in before}
     if target is None:
         message = (
-            "the Deployment is gone without a deletion: apply it again, with as many replicas as it had. Its pods stay "
-            "protected until they are gone, even if this PodProtector is deleted; to release them, annotate it with "
-            f"{RELEASE}=true"
+            "the Deployment no longer exists, but no client deleted it: apply it again, with as many replicas as it "
+            "had. Its pods stay protected until they are gone, even if this PodProtector is deleted. To end their "
+            f"protection, annotate this PodProtector with {RELEASE}=true"
         )
         states = [("SourceFound", "False", "Vanished", message)]
     else:

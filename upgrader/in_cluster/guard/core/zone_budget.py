@@ -178,7 +178,7 @@ def judge(
     if most == 0 and rollout is not None:
         most = 1 if budget.partition else rollout.max_unavailable
     if most == 0 and budget.percent:
-        what = f"{own.name} has no replicas, by its spec or status, of which {budget.percent} % could be unavailable"
+        what = f"{own.name} has no replicas in its spec or status, so {budget.percent} % of them can't be computed"
         return _no(TOO_MANY_REQUESTS, "denied", what)
     if most == 0:
         return _no(FORBIDDEN, "max-unavailable-0", f"{KIND} {budget} allows no pod to be unavailable")

@@ -193,7 +193,7 @@ def test_a_percentage_of_nothing_is_asked_again(spec: int, status: int) -> None:
     sets = (zone(A, spec, status_replicas=status), zone(B))
     assert _code(_ask(f"{A}-0", WHOLE, _budget(maxUnavailablePercentage=50), sets=sets)) == (
         429,
-        f"{A} has no replicas, by its spec or status, of which 50 % could be unavailable",
+        f"{A} has no replicas in its spec or status, so 50 % of them can't be computed",
     )
 
 
