@@ -89,7 +89,7 @@ def test_clock_jump(doctor: Doctor) -> None:
         until("kube-apiserver to use it", lambda: not doctor.examine().controllers[0].serves, timeout_seconds=120)
         seen = doctor.examine(now=lambda: time.time() - 3 * 3600)
     assert errors(seen)[0] == (
-        "controller-1: the clock is 3 h ahead: /etc/kubernetes/pki/apiserver.crt is expired to it"
+        "controller-1: the clock is 3 h ahead: by this clock, /etc/kubernetes/pki/apiserver.crt is expired"
     )
     assert not any(f.id == "certificates.expired" for f in seen.findings)
     assert seen.controllers[0].blocked

@@ -122,7 +122,7 @@ def test_kubelet_that_fails_rolls_the_run_back(both: Workers) -> None:
             ended = both.run()
         assert ended.exit_code == 4, ended
         told = " ".join(ended.stderr.split())
-        assert f"1 of 2 nodes of pool workers failed, none may: {TWO}: " in told
+        assert f"1 of 2 nodes of pool workers failed (maxFailed: 0): {TWO}: " in told
         assert "cni plugin not initialized" in told
         assert both.as_before(*WORKERS), both.state()
         assert floor.lowest >= FLOOR

@@ -19,7 +19,7 @@ _SHOWN = 5
 
 @dataclass(frozen=True)
 class AvailabilityGate:
-    """A step's failed requests and gaps are within its limits. Counts only grow, so a breach is final."""
+    """A step's failed requests and gaps are within its limits. Counts only grow, so a failure is final."""
 
     step: str
     limits: Limits

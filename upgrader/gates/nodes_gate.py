@@ -18,7 +18,7 @@ __all__ = ["NodesGate"]
 
 @dataclass(frozen=True)
 class NodesGate:
-    """Every controller is healthy, and so are nearly all workers that were so before the run.
+    """Every controller is healthy, and so are nearly all workers that were healthy before the run.
 
     A worker that reboots, or that joins, says nothing of the control plane. So a few may be unhealthy (`spare`), those
     that were unhealthy before or came later don't count, and a rollback doesn't ask for any (`controllers_only`).

@@ -24,7 +24,7 @@ class ProtectorMemory:
 
 @dataclass(frozen=True)
 class ProtectorGate:
-    """A PodProtector has at least its minimum of certainly available pods, and each of its cells keeps counting.
+    """A PodProtector has enough pods that are certain to be available, and each of its cells is still counting.
 
     An aggregator's time is its own clock, and no two clocks are compared: it counts while its `lastEventTime` changes,
     and the time between two readings is this machine's. That it counts when a run begins is for a check to say.

@@ -32,7 +32,7 @@ def judge_rollout(reading: Reading, heard: Mapping[str, datetime], *, allow_none
     if missing:
         return pending(f"{ref}: {missing}", remedy=replacing(reading.workload, stale_pods(reading)))
     complete = f"{desired} of {desired} pods updated, Ready and available"
-    return holds(f"{ref}: {complete if desired else 'no pods wanted'}")
+    return holds(f"{ref}: {complete if desired else '0 pods desired'}")
 
 
 def restarted_pods(reading: Reading) -> tuple[Pod, ...]:

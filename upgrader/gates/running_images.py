@@ -51,7 +51,7 @@ def judge_images(kube: Kube, reading: Reading, planned: Mapping[str, str], *, co
     if not differing:
         return None
     return pending(
-        f"{ref}: its pods run different images of one name",
+        f"{ref}: its pods run different images with the same name",
         *differing,
         remedy="Pin the image by its digest in the chart's values; or remove the wrong one from its node (crictl rmi "
         "IMAGE, once no pod uses it).",

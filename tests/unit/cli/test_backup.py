@@ -30,7 +30,7 @@ def test_a_key_that_is_there_stays(tmp_path: Path) -> None:
     """Without it, nothing would read the backups that it was made for."""
     (tmp_path / "key.txt").write_text("mine")
     error = CliRunner().invoke(cli, ["-C", str(tmp_path), "backup", "keygen", str(tmp_path / "key.txt")]).exception
-    assert isinstance(error, UsageError) and "is never replaced" in error.message
+    assert isinstance(error, UsageError) and "doesn't replace a private key" in error.message
     assert (tmp_path / "key.txt").read_text() == "mine"
 
 

@@ -32,8 +32,8 @@ _TURN_OF_SERVICES, _TURN_OF_BACKENDS = 1, 2
 
 
 class ContinuityGate:
-    """Credentials, Secrets, tokens, API groups, APIServices, objects, admission, controllers, Service addresses, and
-    conversions of custom resources.
+    """Everything that worked before the run still works: credentials, Secrets, tokens, API groups, APIServices,
+    objects, admission, controllers, Service addresses, and conversions of custom resources.
 
     Each check asks one instance of kube-apiserver in turn, and a third of the slower questions in turn. A question that
     finds a problem is asked in every check until it finds none; one that still waits after two comes again in its turn,

@@ -123,7 +123,7 @@ def _definition(path: str) -> str:
 def _unconverted(path: str, error: ApiError) -> Lost:
     return Lost(
         path,
-        f"reading {path} worked before this run and fails now, as what is stored in another version can't be "
+        f"reading {path} worked before this run and fails now, because objects stored in another version can't be "
         f"converted: {error.message}",
         _REPAIR,
     )

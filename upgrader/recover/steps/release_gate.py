@@ -15,7 +15,7 @@ __all__ = ["ReleaseGate"]
 
 @dataclass
 class ReleaseGate:
-    """All gates of a release, as the manifest of its newest revision defines them; `gates` makes them from that.
+    """All gates of a release pass, as the manifest of its newest revision defines them.
 
     A release that isn't installed holds with `optional`: there is nothing then that could be unhealthy.
     """

@@ -40,8 +40,8 @@ def switch_on(kube: Kube, clock: Clock, names: Sequence[str], done: Callable[[We
         if why := why_silent(kube, clock, webhook):
             raise Blocked(
                 f"webhook {webhook} stays off: {why}",
-                remedy="Check guard's pods (`kubectl get pods` in its namespace), and try again once it answers. "
-                "Until then, it would deny the requests that it matches.",
+                remedy="Check guard's pods (`kubectl get pods` in its namespace), and try again once it answers. If "
+                "the webhook were on before that, the API server would reject the requests that it matches.",
             )
         written(kube, webhook, None)
         done(webhook)

@@ -24,7 +24,8 @@ def write_identity(path: Path, public: str, private: str) -> None:
             os.fsync(file.fileno())
     except FileExistsError as error:
         raise UsageError(
-            f"{path} already exists, and is never replaced: its backups can't be read without it",
+            f"{path} already exists. upgrader doesn't replace a private key, because no other key can decrypt its "
+            "backups",
             remedy="Choose a new file.",
         ) from error
     except OSError as error:

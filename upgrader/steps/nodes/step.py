@@ -93,8 +93,9 @@ class NodesStep:
         pool = self.planned.pool
         if len(failed) > pool.max_failed:
             raise StepFailed(
-                f"{len(failed)} of {len(self.planned.nodes)} nodes of pool {pool.name} failed, "
-                f"{pool.max_failed or 'none'} may:\n{_listed(failed)}",
+                f"{len(failed)} of {len(self.planned.nodes)} nodes of pool {pool.name} failed (maxFailed: "
+                f"{pool.max_failed}):\n"
+                f"{_listed(failed)}",
                 remedy=f"Fix what blocks the upgrade of {', '.join(failed)}, then run again; or see `maxFailed` and "
                 "`drain.onBlocked` of `nodes.pools` in upgrader.yaml. If a node's machine is permanently gone, "
                 f"run `kubectl delete node {next(iter(failed))}`.",

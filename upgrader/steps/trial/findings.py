@@ -46,6 +46,6 @@ def findings_of(tried: Iterable[Tried]) -> Iterator[Finding]:
                 "unknown",
                 f"{name}: its flags and files could not be tested",
                 said,
-                "Make the test pod possible: it needs the image on the controller, and permission in the namespace to "
-                "mount the component's volumes, read-only.",
+                "Make sure that the test pod can run: it needs the image on the controller, and permission in the "
+                "namespace to mount the component's volumes, read-only.",
             )

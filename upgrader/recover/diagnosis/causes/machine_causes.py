@@ -55,11 +55,11 @@ def _clock(name: str, facts: HostFacts, hit: Sequence[Certificate]) -> Cause:
         f"Set the clock of {name} (`timedatectl`, `chronyc makestep`), or this machine's clock if that one is wrong."
     )
     if not hit:
-        why = f"It shows {moment(facts.taken)}, compared with the clock of the machine that runs `upgrader`."
+        why = f"It shows {moment(facts.taken)}. The clock of the machine that runs `upgrader` is the reference."
         return Cause(Finding("clock.off", "warning", title, why, remedy))
     state = "expired" if ahead else "not yet valid"
     needed = any(c.path in _NEEDED for c in hit)
-    title += f": {_counted(hit)} {state} to it"
+    title += f": by this clock, {_counted(hit)} {state}"
     return Cause(Finding("clock.off", "error", title, _listed(hit), remedy), explains=needed, blocks=needed)
 
 
@@ -115,7 +115,7 @@ def disks(name: str, facts: HostFacts) -> Iterator[Cause]:
             title = f"{name}: the disk of {paths} has no inodes left"
             yield Cause(Finding("disk.inodes", "error", title, why, remedy), explains=needed, blocks=needed)
         elif space.free < _SCARCE_BYTES and space.free < space.size / 20:
-            why = "The kubelet evicts pods and removes images when space gets lower."
+            why = "When less space is free, the kubelet evicts pods and removes images."
             yield Cause(Finding("disk.scarce", "warning", f"{name}: the disk of {paths} is nearly full: {of}", why))
     for unknown in (s for s in facts.spaces if isinstance(s, Unknown)):
         yield Cause(Finding("disk.unknown", "unknown", f"{name}: the free space of a disk is unknown", unknown.why))
