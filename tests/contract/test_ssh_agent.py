@@ -125,7 +125,7 @@ def test_agent_that_lacks_the_key(server: SshServer, key: Path, monkeypatch: pyt
     monkeypatch.setenv("SSH_AUTH_SOCK", str(folder / "nothing"))
     with pytest.raises(HostUnreachable) as caught:
         answers(server.host(key_file=key.with_name("key.pub")))
-    assert "key.pub is a public key, and no agent has its private half" in caught.value.message
+    assert "key.pub is a public key, and no SSH agent has the private key" in caught.value.message
     assert "ssh-add -L" in caught.value.remedy
 
 

@@ -213,8 +213,8 @@ def _result(
 def _absent(limit: str, events: _Events) -> dict[str, str]:
     """The hosts of a limit on which nothing ran. Ansible ignores unknown hosts, and reports success."""
     why = (
-        "no play ran on it: the inventory doesn't list it, the playbook's `hosts` exclude it, or the play failed on "
-        "another host before"
+        "no play ran on it: the inventory doesn't list it, the playbook's `hosts` exclude it, or the play had "
+        "already failed on another host"
     )
     return {name: why for name in limit.split(",") if name and name not in events.processed}
 

@@ -27,7 +27,7 @@ def copy_image(image: str, archive: Path) -> None:
     """
     if shutil.which("skopeo") is None:
         raise UsageError(
-            f"{image} is in none of the given archives, and skopeo, which is needed to copy it, is not installed",
+            f"no given archive contains {image}, and skopeo, which could copy it from its registry, is not installed",
             remedy="Install skopeo; or give a folder with archives: --archives DIR (docker save, ctr images export).",
         )
     with TemporaryDirectory(dir=archive.parent) as folder:
@@ -59,7 +59,7 @@ def push_archive(archive: Path, image: str) -> str:
     """
     if shutil.which("skopeo") is None:
         raise UsageError(
-            f"skopeo is not installed, which is needed to push {archive.name}",
+            f"skopeo is needed to push {archive.name}, but it is not installed",
             remedy="Install skopeo; or push the archive with any tool that takes OCI archives, and set the digest.",
         )
     plain = ("--dest-tls-verify=false",) if _of_this_machine(image.partition("/")[0]) else ()

@@ -236,8 +236,8 @@ def _unreachable(host: Host, error: BaseException, goal: Host) -> HostUnreachabl
         )
     if host.key_file and is_public(host.key_file) and str(error) == _NO_KEYS:
         return HostUnreachable(
-            f"{where}: {host.key_file} is a public key, and no agent has its private half",
-            remedy="Check what the agent has: ssh-add -L. If it isn't running, or SSH_AUTH_SOCK isn't set, start it.",
+            f"{where}: {host.key_file} is a public key, and no SSH agent has the private key",
+            remedy="List the agent's keys: ssh-add -L. If no agent is running, or SSH_AUTH_SOCK isn't set, start one.",
         )
     if isinstance(error, paramiko.AuthenticationException):
         with_key = f"with {host.key_file}" if host.key_file else "with the agent's and the default keys"

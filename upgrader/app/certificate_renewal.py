@@ -243,8 +243,8 @@ def _refuse_unknown(wanted: Mapping[Host, tuple[RenewableCertificate, ...]]) -> 
             "\n".join(
                 ("this version of upgrader doesn't know the files of these certificates; nothing was renewed:", *lines)
             ),
-            remedy="Use a newer version of upgrader; or `kubeadm certs renew` there, then `upgrader certs renew "
-            "--within 1s`, which restarts the components that read them.",
+            remedy="Use a newer version of upgrader. Or run `kubeadm certs renew` there, then `upgrader certs renew "
+            "--within 1s`, which restarts the components that read these certificates.",
         )
 
 

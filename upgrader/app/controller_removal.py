@@ -196,7 +196,7 @@ def _found(session: Session, name: str, front_end: FrontEnd, *, dead: bool) -> L
     if marks and not dead:
         raise Blocked(
             f"controller {first_few(sorted(marks))} is left out; nothing was changed",
-            remedy=f"First bring it back (upgrader resume), or remove it. Or if {name} is dead: --dead",
+            remedy=f"First bring it back (upgrader resume), or remove it. If {name} is dead, add --dead.",
         )
     returning = _returning(replace(session, cluster=staying), marks)
     left_out = {} if returning else marks

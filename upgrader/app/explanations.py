@@ -206,7 +206,7 @@ def _checks() -> list[Explanation]:
             texts, finding = described[id_]
             means, remedy, page = finding.title, finding.remedy, texts.heading.lower().replace(" ", "-")
             remedy = remedy if remedy != "…" else "what the finding says"
-            why = f"{why}. What should hold: {texts.claim}"
+            why = f"{why}. Expected: {texts.claim}"
         elif rest == "unknown":
             means, remedy, page = f"`{family}` could not get an answer", "what the finding says", ""
         elif rest == "forbidden" and family in READ_BY_CHECKS_ONLY:

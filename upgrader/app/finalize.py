@@ -145,7 +145,7 @@ def _refuse_other_changes(session: Session, observed: Observed, emulated: Minor)
             others.append(name)
     if others:
         raise Blocked(
-            f"more than the emulated version of release {', '.join(others)} would change: its values or chart differ "
-            "from the last run's; nothing was changed",
+            f"`finalize` would change more than the emulated version of release {', '.join(others)}: its values or "
+            "chart differ from those of the last run; nothing was changed",
             remedy=f"Apply these changes first, so that they can be rolled back: upgrader run --to {observed.server}",
         )

@@ -35,7 +35,7 @@ def _forget(kube: Kube, clock: Clock, cell: str, asked: Callable[[str], None]) -
     if not knowing:
         known = sorted({name for each in kube.list(POD_PROTECTORS) for name in _cells(each)})
         raise UsageError(
-            f"no PodProtector has a cell {cell!r}; there are {', '.join(known) or 'none'}",
+            f"no PodProtector has a cell {cell!r}; existing cells: {', '.join(known) or 'none'}",
             remedy="List the cells with `kubectl get podprotectors -A -o yaml`.",
         )
     for each in knowing:

@@ -168,7 +168,8 @@ def _leaving_out(
     facts = {item.host.name: item.facts for item in examined if item.facts is not None}
     if problem := etcd_problem(facts, staying.cluster):
         raise Blocked(
-            f"controller {host.name} is down, and etcd can't do without it: {problem}; nothing was changed",
+            f"controller {host.name} is down, and etcd isn't healthy enough to leave it out: {problem}; nothing was "
+            "changed",
             remedy="All remaining etcd members must be healthy. Repair them, or bring that controller back.",
         )
     # What was begun is completed, whatever is to follow: half left out is no state to stay in.

@@ -62,7 +62,7 @@ def records_key(kube: Kube, namespaces: Iterable[tuple[BoundRelease, str]]) -> b
                 parts.append([release.name, record["metadata"]["uid"], record.get("data")])
     if not parts:
         raise UsageError(
-            "a plan can't be saved: its key is derived from Helm's Secrets of releases, and this cluster has none",
+            "a plan can't be saved: its key is derived from the Secrets of Helm's releases, and this cluster has none",
             remedy="Adopt the cluster first (upgrader adopt); with another HELM_DRIVER, plans can't be saved.",
         )
     return hashlib.sha256(canonical(parts).encode()).digest()
@@ -78,7 +78,7 @@ def plan_inputs(
     """
     found = unique(_inputs(settings, plan, key, file, tools))
     if bundle is not None:
-        name = "(what the bundle has)"
+        name = "(the content of the bundle)"
         found[name] = key.of(f"text {name}", canonical(to_json(bundle, mask=False)).encode()).hexdigest()
     return tuple(BoundInput(name, digest) for name, digest in found.items())
 
@@ -94,7 +94,7 @@ def _inputs(
 def _texts(settings: Settings, plan: Plan, tools: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     for step in planned_of(plan, PlannedRelease):
         yield f"(the values of {step.name})", canonical([step.spec.namespace, step.spec.values])
-        yield f"(what {step.name} renders to)", step.after
+        yield f"(the rendered manifest of {step.name})", step.after
     yield "(the settings)", settings_text(settings)
     for name, value in _ansibles_environment():
         yield f"({name})", value

@@ -26,8 +26,9 @@ from upgrader.recover.steps.release_recovery import NAMESPACE, lost_records
 __all__ = ["ProposedRecovery", "propose_recovery"]
 
 _UNREAD = (
-    "Without the API, it is unknown whether a controller is left out. If this run waits for one that is, interrupt it "
-    "once the API answers, and run it again: it then continues without that controller."
+    "Without the API, it is unknown whether a controller is left out. If this run waits for a controller that is "
+    "left out, interrupt the run once the API answers, and run the command again: it continues without that "
+    "controller."
 )
 
 

@@ -134,9 +134,9 @@ def _elsewhere(settings: Settings) -> Iterator[tuple[str, Path]]:
         if name.startswith(("the chart", "the playbooks")):
             yield name, path
         else:
-            yield f"beside {name}", path.parent
+            yield f"the folder of {name}", path.parent
             if path.resolve().parent != path.parent.resolve():
-                yield f"beside what {name} links to", path.resolve().parent
+                yield f"the folder that {name} links to", path.resolve().parent
 
 
 def _not_inputs(settings: Settings, written: Collection[Path]) -> Collection[Path]:

@@ -63,10 +63,10 @@ def await_start(kube: Kube, clock: Clock, cluster: Cluster, seconds: float, fron
             starting, patient = error.message or "the API server gave no reason", False
         if starting and not said and not patient:
             said = True
-            front_end.notify(f"Waiting up to {duration(seconds)} (--timeout) for what is not Ready yet: {starting}")
+            front_end.notify(f"Waiting up to {duration(seconds)} (--timeout) until these are Ready: {starting}")
         if starting:
             left = duration(max(0.0, deadline - clock.monotonic()))
-            front_end.doing(f"waiting {left} more for what is not Ready yet: {starting}")
+            front_end.doing(f"waiting {left} more until these are Ready: {starting}")
         return starting
 
     still = wait_until(clock, missing, seconds=seconds, interval_seconds=_POLL_SECONDS)

@@ -81,8 +81,8 @@ def propose_migration(folder: Path, front_end: FrontEnd, *, take_over: bool) -> 
 def _refuse_emulation(observed: Observed) -> None:
     if observed.emulated is not None:
         raise Blocked(
-            f"the control plane emulates {minor_text(observed.emulated)}, and stores objects in its versions; nothing "
-            "was changed",
+            f"the control plane emulates {minor_text(observed.emulated)}, and stores objects in the versions of that "
+            "minor; nothing was changed",
             remedy="Run `upgrader finalize` first.",
         )
 

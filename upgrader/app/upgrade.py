@@ -246,8 +246,8 @@ class PlannedUpgrade:
         if later and session.left_out:
             raise Blocked(
                 f"{later[-1]} is several minor versions ahead, but {', '.join(session.left_out)} is left out: its "
-                "kube-apiserver may start beside the others at any moment, and they may be at most one minor apart; "
-                "nothing was changed",
+                "kube-apiserver may start beside the others at any moment, and all instances must be within one "
+                "minor version; nothing was changed",
                 remedy=f"Upgrade one minor for now: --to {first}. Before the next one, bring it back: upgrader resume.",
             )
         there = session.at(first)
@@ -333,7 +333,8 @@ def refuse_over_interrupted(session: Session, front_end: FrontEnd, *, anew: bool
         remedy="To continue it: upgrader run --resume\nTo undo it: upgrader rollback\nTo keep its changes, and start "
         "from the current state: upgrader run --new"
         + (
-            f", which first leaves out {down}. Without it, neither of the others is likely to pass its gates."
+            f", which first leaves out {down}. As long as that controller is down, the first two commands are "
+            "unlikely to pass their gates."
             if down
             else ""
         ),

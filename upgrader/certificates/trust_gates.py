@@ -28,8 +28,8 @@ _KUBELET_PORT = 10250
 
 @dataclass(frozen=True)
 class AcceptedGate:
-    """The kubelet of a node, and kube-apiserver if the node is a controller, accept a client of the new CA, or (not
-    `accepted`) refuse clients of the old one. Checked with a certificate of that CA, from the controller that keeps it.
+    """The kubelet of a node (on controllers, kube-apiserver too) accepts a client certificate of the new CA; for
+    `refuses-old-ca`, it rejects one of the old CA. The controller that keeps the CA's key makes the request.
     """
 
     kube: Kube
@@ -84,7 +84,7 @@ class AcceptedGate:
 
 @dataclass(frozen=True)
 class PublishedGate:
-    """The CA bundle published to pods contains a CA in every namespace, or (not `trusted`) in none."""
+    """A CA is in the CA bundle that is published to pods: in every namespace, or in none once the CA is removed."""
 
     kube: Kube
     which: Callable[[], str]
@@ -127,8 +127,8 @@ class PublishedGate:
 
 @dataclass(frozen=True)
 class AggregatedGate:
-    """The client CAs published to aggregated APIs no longer contain a CA; a kube-apiserver that still has it adds it
-    again.
+    """The removed CA is not among the client CAs that are published to aggregated APIs. A kube-apiserver that still
+    trusts the CA adds it again.
     """
 
     kube: Kube

@@ -21,9 +21,9 @@ __all__ = ["finalize"]
 def finalize(folder: Path, yes: bool, take_over: bool) -> None:
     """End the emulation of the old minor after a run with `policy.emulation`. This is the point of no return.
 
-    kube-apiserver, kube-controller-manager and kube-scheduler restart without it, each followed by its gates; a step
-    that fails is rolled back, then the earlier ones. If it is interrupted, run it again. Afterwards the run that began
-    the emulation can't be rolled back: objects may be stored in versions that the old minor can't read.
+    kube-apiserver, kube-controller-manager and kube-scheduler restart without emulation, each followed by its gates; a
+    step that fails is rolled back, then the earlier ones. If it is interrupted, run it again. Afterwards the run that
+    began the emulation can't be rolled back: objects may be stored in versions that the old minor can't read.
 
     Exit codes: 0 done (or nothing to finalize), 2 wrong usage or files, 3 blocked by a check, 4 failed and rolled back
     with the cluster healthy, 5 manual action required, 6 another run holds the lock, 130 interrupted.

@@ -46,7 +46,9 @@ def push(folder: Path, registry: str, release: Path) -> None:
     from upgrader.config.yaml_document import shown
 
     if not _REGISTRY.fullmatch(registry):
-        raise click.BadParameter(f"{registry!r} isn't HOST[:PORT][/PATH], in lower case and without https://")
+        raise click.BadParameter(
+            f"{registry!r} is not a registry: write HOST[:PORT][/PATH], in lower case and without https://"
+        )
     pushed = push_images(folder, release, registry, lambda text: click.echo(text, err=True))
     for reference in pushed.references:
         click.echo(reference)

@@ -25,8 +25,8 @@ __all__ = ["resume"]
     "--done",
     metavar="STEP",
     default="",
-    help="You have reverted this playbook's changes by hand after its rollback failed: only its gates are checked, "
-    "and the rollback continues with the steps before it.",
+    help="Confirm that you have reverted this playbook's changes by hand after its rollback failed. Only its gates "
+    "are checked, and the rollback continues with the steps before it.",
 )
 @YES
 @TAKE_OVER
@@ -40,7 +40,7 @@ def resume(
     The journal is found in this folder, in the cluster, or on its controllers. An interrupted step is inspected first:
     upgrader waits for what is still in progress, and does not repeat what is done. Then the run continues with all
     gates, and the upgrade with the remaining minor versions. In a failed run, an incomplete rollback is retried; with
-    `policy.onFailure: stop`, the failed step.
+    `policy.onFailure: stop`, the failed step is retried.
 
     If the newest upgrade has ended, and it left out a controller that was down, this brings that controller to the
     version of the others, once it is back.

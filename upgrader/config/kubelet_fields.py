@@ -23,8 +23,8 @@ _REFUSED = {
         "the field in the kubelet's own file, remove cpu_manager_state or memory_manager_state, restart the kubelet",
     ),
     "containerRuntimeEndpoint": "running pods would be lost",
-    "healthzBindAddress": "the role's `node_healthz_url` may still have the old one",
-    "healthzPort": "the role's `node_healthz_url` may still have the old one",
+    "healthzBindAddress": "the Ansible role's `node_healthz_url` may still have the old value",
+    "healthzPort": "the Ansible role's `node_healthz_url` may still have the old value",
 }
 """Fields that a run can't change, each with why."""
 

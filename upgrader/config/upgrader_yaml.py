@@ -83,8 +83,9 @@ class ClusterSection(_Model):
     inventory: Text = Field(default="hosts.yml", description="The Ansible inventory, with the group `controllers`.")
     dynamic_inventory: bool = Field(
         default=Settings.dynamic_inventory,
-        description="Whether the inventory may be a program or a plugin's configuration, and whether its variables may "
-        "use lookups. All of these run code of the folder on this machine, with any command.",
+        description="Whether the inventory may be a program or a plugin's configuration, and whether its variables "
+        "may use lookups. Each of these runs code from the folder on this machine, and can start any "
+        "command.",
     )
 
 

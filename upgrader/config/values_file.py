@@ -23,5 +23,5 @@ def load_values(path: Path) -> Mapping[str, Any]:
     try:
         json.dumps(document.data)  # as Helm gets them
     except TypeError as error:
-        raise document.error((), f"Helm can't be given these values: {error}") from error
+        raise document.error((), f"these values can't be passed to Helm: {error}") from error
     return document.data

@@ -168,7 +168,7 @@ def test_a_saved_plan_is_bound_to_what_its_bundle_has(place: Place) -> None:
     (place.folder.parent / "bundle.tar").unlink()
     write_bundle(place.folder.parent / "bundle.tar", TO, [other], {})
     with (
-        pytest.raises(Blocked, match=r"\(what the bundle has\) changed"),
+        pytest.raises(Blocked, match=r"\(the content of the bundle\) changed"),
         propose_upgrade(place.folder, None, FrontEnd(), take_over=False, saved_in=place.folder.parent / "plan.json"),
     ):
         pass

@@ -225,7 +225,7 @@ def test_other_changes_are_not_made_on_the_way(place: Place) -> None:
     """What can't be undone changes nothing else: edited values are refused, and named with the command for them."""
     place.upgrade()
     place.values["kubernetes"] = {"more": ["--v=4"]}
-    with pytest.raises(Blocked, match="release kubernetes would change") as caught:
+    with pytest.raises(Blocked, match="would change more than the emulated version of release kubernetes") as caught:
         place.finalize()
     assert f"upgrader run --to {TO}" in caught.value.remedy
     assert "--emulated-version=1.36" in place.flags("kube-apiserver")

@@ -646,4 +646,4 @@ def test_recovery_goes_on_without_it(place: Place, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(place.kube, "get", away)
     assert recovered() == list(NAMES)
-    assert "interrupt it once the API answers, and run it again" in said[-1]
+    assert "interrupt the run once the API answers, and run the command again" in said[-1]

@@ -59,7 +59,8 @@ def test_record_says_what_was_found_and_what_has_changed(place: Place) -> None:
     place.write("hosts.yml", "a: 2\n")
     found = known(place)
     assert found is not None
-    assert set(found.changed) >= {"hosts.yml changed", "(the values of a) changed", "(what a renders to) changed"}
+    rendered = "(the rendered manifest of a) changed"
+    assert set(found.changed) >= {"hosts.yml changed", "(the values of a) changed", rendered}
     place.is_cluster("uid-2")
     found = known(place)
     assert found is not None and "it was made for another cluster" in found.changed[0]

@@ -127,7 +127,7 @@ CHANGES: dict[str, Callable[[Place], object]] = {
     "filter_plugins/x.py was added": lambda place: place.write("filter_plugins/x.py", "import os\n"),
     "smoke.yml was removed": lambda place: (place.folder / "smoke.yml").unlink(),
     "(the values of a) changed": lambda place: place.values.update(manifest("a", "newer")),
-    "(what a renders to) changed": lambda place: place.values.update(manifest("a", "newer")),
+    "(the rendered manifest of a) changed": lambda place: place.values.update(manifest("a", "newer")),
     "roles/x/tasks/main.yml was added": lambda place: place.write("roles/x/tasks/main.yml", "[]\n"),
     "undo.yml changed": lambda place: place.write("undo.yml", "a: 2\n"),
     "the API server was at v1.36.3, and is now at v1.36.4": lambda place: place.world.kube.raw_answers.update(
@@ -309,7 +309,7 @@ def test_input_that_changes_during_the_run_stops_it(place: Place) -> None:
 def test_cluster_without_helms_records(place: Place) -> None:
     """Nothing in it is secret to the readers of the file: there is no key, and nothing is saved."""
     place.world.kube.delete(SECRETS, "sh.helm.release.v1.a.v1", "kube-system")
-    with pytest.raises(UsageError, match="derived from Helm's Secrets of releases, and this cluster has none"):
+    with pytest.raises(UsageError, match="derived from the Secrets of Helm's releases, and this cluster has none"):
         save_plan(place.folder, TO, place.file)
     assert not place.file.exists()
 

@@ -83,7 +83,7 @@ def test_what_is_stored_from_before_a_power_cut_is_not_believed() -> None:
     world = PowerCut(back_after=28)
     assert world.wait() == 58.0
     assert world.told == [
-        "Waiting up to 1 min 00 s (--timeout) for what is not Ready yet: the kubelet's report of controller-3"
+        "Waiting up to 1 min 00 s (--timeout) until these are Ready: the kubelet's report of controller-3"
     ]
 
 
@@ -113,8 +113,8 @@ def test_pod_that_becomes_ready(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(world.clock, "sleep", later)
     assert world.wait() == 10.0
     name = "kube-apiserver-1-controller-1 on controller-1"
-    assert world.told == [f"Waiting up to 1 min 00 s (--timeout) for what is not Ready yet: {name}"]
-    assert world.doing[1] == f"waiting 58 s more for what is not Ready yet: {name}"
+    assert world.told == [f"Waiting up to 1 min 00 s (--timeout) until these are Ready: {name}"]
+    assert world.doing[1] == f"waiting 58 s more until these are Ready: {name}"
 
 
 def test_deadline() -> None:
@@ -130,7 +130,7 @@ def test_api_that_starts_is_waited_for() -> None:
     world = Starting()
     world.kube.unavailable = True
     assert world.wait() == 60.0
-    assert "for what is not Ready yet: " in world.told[0]
+    assert "until these are Ready: " in world.told[0]
 
 
 def test_refused_credentials_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

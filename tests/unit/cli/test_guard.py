@@ -102,5 +102,5 @@ def test_what_was_to_be_forgotten_before_is_forgotten_too(kube: FakeKube, monkey
 def test_a_cell_that_nobody_knows(kube: FakeKube) -> None:
     """It says which there are."""
     protector(kube, "a", "one")
-    with pytest.raises(UsageError, match="no PodProtector has a cell 'tow'; there are one"):
+    with pytest.raises(UsageError, match="no PodProtector has a cell 'tow'; existing cells: one"):
         upgrader("forget-cell", "tow")

@@ -16,7 +16,7 @@ from upgrader.errors import ConfigError
     [
         ("a: !!int " + "9" * 5000 + "\n", "is not valid YAML"),
         ("a: " + "[" * 5000, "more than 100 levels"),
-        ("a: !!binary aGk=\n", "Helm can't be given these values"),
+        ("a: !!binary aGk=\n", "these values can't be passed to Helm"),
         ("a: &a [*a]\n", "contains itself"),
     ],
 )

@@ -378,7 +378,7 @@ def test_undo_of_the_api_that_helm_does_not_finish_says_why_again(bench: Bench) 
     """Only the API's own release may have made Helm slow."""
     error = HelmUnfinished(f"Helm did not complete release '{RECOVERED_RELEASE}' within 330 s")
     run(bench.runner(), bench.step(RECOVERED_RELEASE, apply_error=StepFailed("slow"), undo_error=error))
-    assert "Helm is run once more: the kube-apiserver that it replaces may have made it slow" in str(
+    assert "Helm is run once more, because the replacement of kube-apiserver may have slowed it down" in str(
         bench.recorder.events
     )
 

@@ -326,7 +326,7 @@ class Runner:
                 if isinstance(error, HelmUnfinished) and not unfinished:
                     unfinished = True
                     why = (
-                        ": the kube-apiserver that it replaces may have made it slow"
+                        ", because the replacement of kube-apiserver may have slowed it down"
                         if point.release == RECOVERED_RELEASE
                         else ""
                     )
