@@ -12,27 +12,29 @@ __all__ = ["described_findings", "render"]
 _HEAD = """\
 # Checks
 
-What `upgrader check`, `plan` and `run` look at before anything changes. Made from the checks' code by `make docs`.
+`upgrader check`, `plan` and `run` make these checks before anything changes. `make docs` generates this page from the
+code of the checks.
 
-All checks are made, whatever the others find, and none changes anything. A finding of severity `error` blocks the run;
-so does `unknown`, as what could not be checked is not known to be healthy. A check that fails itself is a finding
-`FAMILY.unknown`, with the reason. `…` stands for the names of objects and other details.
+upgrader always makes all checks, and no check changes anything. A finding of severity `error` or `unknown` blocks the
+run: `unknown` means that upgrader could not find out whether the cluster is healthy. If a check itself fails, the
+finding is `FAMILY.unknown`, with the reason. `…` stands for the names of objects and other details.
 
-Where a check lacks a right that only checks need, it is the warning `FAMILY.forbidden`, which names the right. That can
-be so for {forbidden}.
+Some checks need permissions that runs don't need. If such a permission is missing, the finding is the warning
+`FAMILY.forbidden`, which names the permission. These families can have it: {forbidden}.
 
-Only a run's step `trial` finds `trial`, and `check --trial`: that needs short-lived pods.
+The checks of the family `trial` start short-lived pods. Only `check --trial` and the step `trial` of a run make them.
 
-`check --offline` reads the cluster's folder alone: the sections Folder charts, Folder files and Helm client, the target
-itself, what `removed-apis` finds in the planned releases, and, by names alone, whom `playbooks` are for. All other
-questions it lists as not asked.
+`check --offline` reads only the cluster folder. It makes the checks of the sections Folder charts, Folder files and
+Helm client, checks the target version, looks for removed APIs in the planned releases, and checks that each playbook
+names hosts of the inventory. It lists all other checks as not made.
 
-`--skip ID --reason TEXT` of `check` and `run` starts a run in spite of a finding; the run's journal records both.
-These families can be skipped: {skippable}. Without the others no run gets far, or none finds a way back.
+To start a run despite a finding, use the option `--skip ID --reason TEXT` of `check` and `run`. The run's journal
+records both. You can skip the findings of these families: {skippable}. You can't skip
+other findings: with one of them, a run would fail, or could not be rolled back.
 
-`checks.severities` of [upgrader.yaml](upgrader-yaml.md#checks) sets the severity of a finding by its id, for every
-command. Any can be raised; only those that can be skipped can be lowered. The report shows the check's own severity,
-too, and the run's journal records both.
+`checks.severities` in [upgrader.yaml](upgrader-yaml.md#checks) sets the severity of a finding by its id, for every
+command. You can raise the severity of each finding. You can lower it only if the finding can be skipped. The report and
+the run's journal have both severities: yours, and that of the check.
 """
 
 

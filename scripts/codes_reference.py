@@ -19,8 +19,9 @@ _TABLE = re.compile(r"^\| code \|.*?\n\n", re.MULTILINE | re.DOTALL)
 _HEAD = """\
 # Codes
 
-What messages name, and `upgrader explain CODE` explains. Made from the code by `make docs`. The ids of checks are in
-[Checks](checks.md), exit codes in [Troubleshooting](../troubleshooting.md#exit-codes).
+These are the codes in upgrader's messages. `upgrader explain CODE` explains each of them. `make docs` generates this
+page from the code. The ids of checks are in [Checks](checks.md), and the exit codes in
+[Troubleshooting](../troubleshooting.md#exit-codes).
 """
 
 
@@ -42,8 +43,8 @@ def render() -> str:
     lines += [
         "\n## What `recover` finds\n",
         (
-            "[Troubleshooting](../troubleshooting.md#the-api-does-not-answer) says who fixes what.\n"
-            "Ids that checks have as well are in [Checks](checks.md). `…` stands for names and other details.\n"
+            "[Troubleshooting](../troubleshooting.md#the-api-does-not-answer) says which problems `recover` fixes.\n"
+            "Ids that checks also use are in [Checks](checks.md). `…` stands for names and other details.\n"
         ),
         "| finding | means | what to do |",
         "|---|---|---|",

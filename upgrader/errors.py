@@ -74,7 +74,7 @@ __all__ = [
 
 
 class UpgraderError(Exception):
-    """An error that has no kind of its own: what happened, and what to do about it.
+    """A general error: the message says what happened, and the remedy what to do.
 
     `exit_code` is the process's when the error is not caught.
     """
@@ -104,7 +104,7 @@ class BackupRefused(UsageError):
 
 
 class LabError(UsageError):
-    """The local lab can't do what was asked, on this machine or in its present state."""
+    """The local lab can't do this on this machine, or in its current state."""
 
 
 class Blocked(UpgraderError):
@@ -136,13 +136,13 @@ class WorkloadFailed(StepFailed):
 
 
 class RollbackFailed(UpgraderError):
-    """A rollback or a recovery can't go on by itself; manual action required."""
+    """A rollback or a recovery can't continue; manual action is required."""
 
     exit_code = 5
 
 
 class ChangedMeanwhile(UpgraderError):
-    """Someone else changed what an interrupted run was about; neither that nor the run is touched."""
+    """Another client changed an object of an interrupted run; neither the object nor the run was changed."""
 
     exit_code = 5
 
@@ -154,9 +154,7 @@ class HelmError(UpgraderError):
 
 
 class HelmUnfinished(HelmError):
-    """Helm was ended past its own timeout: what it has done of its work isn't known, and it may do the rest if asked
-    again.
-    """
+    """Helm exceeded its own timeout and was stopped: its changes are unknown, and another try may do the rest."""
 
 
 class ReleaseLocked(HelmError):
@@ -172,21 +170,21 @@ class ChartRefused(HelmError):
 
 
 class ApiError(UpgraderError):
-    """The Kubernetes API answered, but refused or failed the request; `status` is HTTP's (0: there was none)."""
+    """The Kubernetes API answered, but rejected the request or failed; `status` is the HTTP status (0: none)."""
 
     exit_code = 5
     status = 0
 
 
 class CredentialsRefused(ApiError):
-    """The Kubernetes API answered that it accepts no credentials of the kubeconfig (401); nothing was changed."""
+    """The Kubernetes API rejected the kubeconfig's credentials (401); nothing was changed."""
 
     exit_code = 2
     status = 401
 
 
 class ApiUnavailable(ApiError):
-    """The Kubernetes API did not answer: the state that it would have reported is unknown."""
+    """The Kubernetes API did not answer, so the state of the cluster is unknown."""
 
 
 class HostError(UpgraderError):
@@ -218,7 +216,7 @@ class ServiceError(UpgraderError):
 
 
 class PlaybookError(UpgraderError):
-    """A playbook failed; the message names the hosts and tasks, `hosts` has what failed on each of them.
+    """A playbook failed; the message names the hosts and tasks, and `hosts` has the failure of each host.
 
     `begun`: whether a task may have been begun on any host; False where Ansible ended before that, by itself.
     """
@@ -234,11 +232,11 @@ class PlaybookError(UpgraderError):
 
 
 class PlaybookRefused(PlaybookError):
-    """Ansible refuses to read a playbook, or what that includes; nothing of it was run."""
+    """Ansible can't read a playbook, or a file that it includes; no task of it was run."""
 
 
 class CampaignStopped(UpgraderError):
-    """A campaign can't go on without a person, or has ended with failed clusters; the worst decides the exit code.
+    """A campaign needs an operator, or has ended with failed clusters; the worst of them sets the exit code.
 
     5: a cluster requires manual action; 4: clusters were rolled back; 3: no cluster was changed by a failure.
     """

@@ -1,4 +1,4 @@
-"""Controllers' kernels hand queued connections on when one of several kube-apiservers stops listening."""
+"""When a kube-apiserver stops listening, the controller's kernel passes its queued connections to another one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All controllers have the same CAs and keys of tokens, and certificates that these CAs have issued.
+"""All controllers have the same CAs and token signing keys, and their certificates are from these CAs.
 
 Only certificates and digests leave a controller, never a key.
 """

@@ -1,4 +1,4 @@
-"""Each controller is the machine that its node is, and its disks, clock and ports let a control plane be replaced."""
+"""The inventory's address of each controller leads to its node, whose disks, clock and ports allow a replacement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""kube-apiserver is to answer about as many requests at once as before."""
+"""kube-apiserver processes about as many requests at once as before the run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Version skew: https://kubernetes.io/releases/version-skew-policy/."""
+"""Versions comply with the version skew policy: https://kubernetes.io/releases/version-skew-policy/."""
 
 from __future__ import annotations
 

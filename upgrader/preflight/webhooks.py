@@ -1,4 +1,4 @@
-"""No admission webhook stands between a run, or its rollback, and the objects of the control plane."""
+"""No admission webhook blocks a run, or its rollback, from changing objects of the control plane."""
 
 from __future__ import annotations
 

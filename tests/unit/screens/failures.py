@@ -287,9 +287,9 @@ def _recover(site: Site) -> Shown:
 FAILURES: Mapping[str, Failure] = {
     "bad-flag": Failure(
         "A bad flag: kube-apiserver exits at once",
-        "A value that kube-apiserver refuses, and that nobody told before: Helm's new pod exits, the run "
-        "rolls back, and the API has answered all the time. Usually the check `flags`, or the step `trial`, "
-        "tells before anything changes.",
+        "kube-apiserver rejects the value of a flag: the new pod exits, and the run rolls back. The old pod serves "
+        "the API all the time. In most cases, the check `flags` or the step `trial` finds such a value before "
+        "anything changes.",
         _bad_flag,
         4,
         (NEW_POD, "kube-apiserver"),
@@ -298,7 +298,7 @@ FAILURES: Mapping[str, Failure] = {
     ),
     "image": Failure(
         "An image that can't be pulled",
-        "The kubelets are asked to pull all images before anything changes.",
+        "The kubelets pull all images before anything else changes.",
         _image,
         4,
         ("registry.k8s.io/kube-apiserver:v1.37.1", "controller-1"),
@@ -307,7 +307,7 @@ FAILURES: Mapping[str, Failure] = {
     ),
     "lock": Failure(
         "Another run holds the lock",
-        "Whoever started it, and what it is doing.",
+        "The message names the holder of the lock and what its run is doing.",
         _lock,
         6,
         ("anna@build-7 (process 4711)",),
@@ -316,7 +316,7 @@ FAILURES: Mapping[str, Failure] = {
     ),
     "api": Failure(
         "The API doesn't answer",
-        "Nothing that needs the API can begin. The remedy needs SSH alone.",
+        "No command that needs the API can start. The remedy needs only SSH.",
         _api,
         5,
         ("https://10.0.0.2:6443",),
@@ -325,8 +325,7 @@ FAILURES: Mapping[str, Failure] = {
     ),
     "recover": Failure(
         "Why the API doesn't answer",
-        "`recover --dry-run` changes nothing. The cause is a flag that somebody gave kube-apiserver without "
-        "`upgrader`.",
+        "`recover --dry-run` changes nothing. Here, someone added a wrong flag to kube-apiserver without `upgrader`.",
         _recover,
         7,
         ("controller-1: kube-apiserver",),
@@ -335,8 +334,8 @@ FAILURES: Mapping[str, Failure] = {
     ),
     "webhook": Failure(
         "A webhook without a backend",
-        "With failurePolicy Fail, nothing in kube-system can be changed, nor rolled back. Warnings come after "
-        "what blocks, and scroll it out: the error repeats it.",
+        "With failurePolicy Fail, no pod in kube-system can be created, so a rollback would fail, too. The list of "
+        "warnings pushes the blocking finding off the screen, so the error repeats the finding.",
         _webhook,
         3,
         ("pods.policy.example", "ValidatingWebhookConfiguration policy"),
@@ -345,7 +344,7 @@ FAILURES: Mapping[str, Failure] = {
     ),
     "budget": Failure(
         "A PodDisruptionBudget that never allows a drain",
-        "Only where the run [upgrades nodes](../nodes.md), with `drain.onBlocked: fail`. Otherwise it is a warning.",
+        "This blocks only a run that [upgrades nodes](../nodes.md) with `drain.onBlocked: fail`; else it is a warning.",
         _budget,
         3,
         ("shop/web", "worker-1"),
@@ -354,7 +353,7 @@ FAILURES: Mapping[str, Failure] = {
     ),
     "certificate": Failure(
         "A certificate that has expired",
-        "With less than 30 days left, it is a warning, and blocks nothing.",
+        "A certificate with less than 30 days left is only a warning.",
         _certificate,
         3,
         ("controller-1", "/etc/kubernetes/pki/apiserver.crt"),
@@ -363,7 +362,7 @@ FAILURES: Mapping[str, Failure] = {
     ),
     "host-key": Failure(
         "An SSH host key that has changed",
-        "Nobody is logged in to a machine that isn't known to be the one.",
+        "`upgrader` doesn't log in to a machine whose host key has changed.",
         _host_key,
         3,
         ("controller-1 (root@10.0.0.2:22)",),
@@ -372,7 +371,7 @@ FAILURES: Mapping[str, Failure] = {
     ),
     "values": Failure(
         "A value that the chart doesn't have",
-        "File and line are those of the folder, whatever Helm calls them.",
+        "The message names the file and line in the cluster folder, even if Helm names another path.",
         _values,
         2,
         ("my-cluster/values/kube-apiserver.yaml:3",),
@@ -381,7 +380,7 @@ FAILURES: Mapping[str, Failure] = {
     ),
     "plan": Failure(
         "A saved plan of yesterday",
-        "Its checks are a day old. It is refused before the cluster is asked anything.",
+        "A saved plan expires after a day. `run` refuses it before it contacts the cluster.",
         _yesterday,
         3,
         ("approved.json",),
@@ -390,7 +389,7 @@ FAILURES: Mapping[str, Failure] = {
     ),
     "interrupted": Failure(
         "A run whose process was killed",
-        "The runner's machine was rebooted, for example. Everything that is needed is in the journal.",
+        "For example, the runner's machine was rebooted. The journal has everything that `resume` and `rollback` need.",
         _interrupted,
         0,
         ("20260101T000000-v1.37.1",),

@@ -18,11 +18,12 @@ __all__ = ["render", "seen"]
 
 _HEAD = f"""# Failures as you see them
 
-What a terminal of {COLUMNS}×{LINES} shows after common failures: which object, why, and what to do next. Search for the
-words that you see. [Troubleshooting](../troubleshooting.md) and `upgrader explain` say more about each.
+This page shows the screen of a terminal ({COLUMNS}×{LINES}) after common failures: object, cause and remedy. Search it
+for the words on your screen. [Troubleshooting](../troubleshooting.md) and `upgrader explain` say more.
 
-`make docs` makes this page from tests that cause each failure on a cluster in memory, and fail if the object, the cause
-or the remedy isn't on the screen. Some are tested on a real cluster too (`tests/e2e/test_first_screens.py`).
+`make docs` generates this page with tests that cause each failure on a cluster in memory. A test fails if the object,
+the cause or the remedy isn't on the screen. Some failures are also tested on a real cluster
+(`tests/e2e/test_first_screens.py`).
 """
 
 
