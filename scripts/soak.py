@@ -245,9 +245,9 @@ def page(results: Mapping[str, Result], releases: Sequence[str], present: str = 
 
 _HEAD = """# What takes hours
 
-`make soak` runs what `make test` has no time for: three controllers, rare faults, every moment of a kill. `make soak
-PART=guard` runs a part of it. Each part records what it said in `bench/results/soak.json`, from which `make docs` makes
-this page. A result of an older release than the one before the present version is marked as outdated.
+`make soak` runs the tests that take too long for `make test`: three controllers, rare faults, kills at every moment.
+`make soak PART=guard` runs one part. Each part records its results in `bench/results/soak.json`, from which `make docs`
+generates this page. A result that is older than the previous release is marked as outdated.
 
 | part | what it is about | what it said last |
 |---|---|---|"""

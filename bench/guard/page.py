@@ -148,16 +148,19 @@ CHECKOUT` causes each of them again and again on guard, and on the project whose
 
 {promises}
 
-- **The watch:** webhook and aggregator reach the API server through a proxy. It swallows all events of the watches of
-  pods, which stay open in one window and end every 2 s in the next; then of all watches. For every other protector,
-  older deletions are recorded together (`compactThreshold: 3`). Then watches tell again. Kept: at most ten pods went,
-  and two minutes later nothing is reserved any more, ten new pods are counted, and one of them may go.
-- **Clocks:** the pods' Ready conditions are written by a clock that is 5 minutes ahead or behind (`minReadySeconds:
-  3`). The clocks of guard's webhook and aggregator jump, while pods are asked for, to 5 minutes behind, 5 minutes ahead
-  or the right time. Podseidon's can't be moved: Go asks the kernel. The promise is the same.
-- **The pod:** a downscale from 3 to 2 is allowed, and the pod told. Before a controller removes the pod, replicas are 3
-  again. The promise is kept if the pod is told that it stays within a minute, and the other zone may shrink then.
+- **The watch:** webhook and aggregator reach the API server through a proxy. It drops all events of the watches of
+  pods, which stay open in one window and end normally every 2 s in the next; then it drops the events of all watches.
+  For every other protector, older deletions are recorded together (`compactThreshold: 3`). Then the proxy passes events
+  again. The promise is kept if at most ten pods were deleted, and if, two minutes later, nothing is reserved, ten new
+  pods are counted, and one of them may be deleted.
+- **Clocks:** a clock that is 5 minutes ahead or behind writes the pods' Ready conditions, as a kubelet would
+  (`minReadySeconds: 3`). While deletions are requested, the clocks of guard's webhook and aggregator jump to 5 minutes
+  behind, 5 minutes ahead or the right time. Podseidon's clock can't be moved: Go asks the kernel. The promise is the
+  same.
+- **The pod:** a downscale from 3 to 2 is allowed, and the pod is told that it will be removed. Before a controller
+  removes it, replicas are 3 again. The promise is kept if the pod is told within a minute that it stays, and the other
+  zone may then shrink.
 
-Podseidon has no aggregator here: the test counts in its place, but not while watches are silent. Four rounds of the
+Podseidon has no aggregator here: the test counts in its place, except while watches send no events. Four rounds of the
 watch, and ten of the pod, run at the same time. Seconds are guard's, of all rounds together.
 """
