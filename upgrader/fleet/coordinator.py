@@ -55,6 +55,8 @@ LOOK_SECONDS, IDLE_SECONDS = 2.0, 15.0
 SILENT_SECONDS = 3600.0
 """After this time without a line from a run in progress, it is named; longer than a step takes that doesn't hang."""
 _ASK_AGAIN_SECONDS = 60.0
+_STARTS_A_LOOK = 8
+"""Runs that begin in one look, one after the other: the others wait for the next one, and so do ends and requests."""
 _FRESH_SECONDS = 10.0
 """How long a decision is carried out: windows close, and files change."""
 _THE_SAME = "use the one that began it, or begin another campaign: upgrader fleet run --new"
@@ -196,6 +198,7 @@ class Coordinator:
 
     def _act(self, decision: Decision, state: CampaignState) -> bool:
         """Do what was decided; whether that was anything."""
+        decision = replace(decision, starts=decision.starts[:_STARTS_A_LOOK])
         soaks, counts, restarts = decision.soaks, (*decision.soaks, *decision.counts), decision.restarts
         decided, stopped, news = self.clock.monotonic(), False, False
         skips = {each.cluster: each for each in decision.skips}

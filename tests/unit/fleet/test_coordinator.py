@@ -23,6 +23,7 @@ from tests.unit.fleet.test_open_runs import write_later
 from upgrader.engine.journal import record
 from upgrader.engine.journal.journal_file import JOURNAL, Journal
 from upgrader.errors import ApiError, ApiUnavailable, UsageError
+from upgrader.fleet import coordinator as module
 from upgrader.fleet.campaigns import Campaign, begin, fleet_files, newest_campaign
 from upgrader.fleet.clusters import Answer, Answered
 from upgrader.fleet.coordinator import LOOK_SECONDS, SILENT_SECONDS, Coordinator
@@ -1186,6 +1187,18 @@ def test_run_that_hangs(machine: Machine) -> None:
     machine.written = machine.clock.now()
     decision, state = one.look()
     assert state.clusters["a"].problem == "" and decision.waits == {}
+
+
+def test_few_runs_begin_in_one_look(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others that may begin wait for the next look, so that ends and requests don't wait for all of them; each begins
+    once, and none is forgotten.
+    """
+    monkeypatch.setattr(module, "_STARTS_A_LOOK", 1)
+    begun_by_then = [0]
+    one = coordinator(machine, begun(machine))
+    one.run(lambda *_: begun_by_then.append(machine.begun.total()))
+    assert {later - earlier for earlier, later in pairwise(begun_by_then)} == {0, 1}
+    assert machine.begun == {"a": 1, "b": 1, "c": 1}
 
 
 def test_program_is_read_once_for_clusters_that_begin_together(machine: Machine) -> None:
