@@ -153,13 +153,11 @@ def page(results: Mapping[str, Any]) -> str:
         ] + [
             f"| HTTP/2{_WITH.get(lane['name'], '')} | {lane['connections']} | {lane['period_seconds']:g} "
             f"| {lane['answered']} | {lane['told']} | {lane['failed']} | {lane['longest_pause_ms'] / 1000:.1f} |"
-            for lane in result.get("http2", ())
+            for lane in result["http2"]
         ]
-        command = f"make bench-kept ROLLS={result['rolls']} CONTROLLERS={controllers}"
-        command += f" BESIDE={beside}" if beside else ""
+        command = f"make bench-kept ROLLS={result['rolls']} CONTROLLERS={controllers} BESIDE={beside}"
         parts.append(
-            f"## {how}, {BESIDE[beside].says if beside else 'HTTP/1.1 only'}: {result['rolls']} rolls\n\n"
-            f"{'' if beside else _BEFORE}"
+            f"## {how}, {BESIDE[beside].says}: {result['rolls']} rolls\n\n"
             f"`{command}`, {result['date']}, {result['cores']} cores.\n\n"
             "| client | connections | a write every, s | 2xx | 429 | failed | longest pause, s |\n"
             "|---|---|---|---|---|---|---|\n" + "\n".join(rows) + "\n"
@@ -167,10 +165,6 @@ def page(results: Mapping[str, Any]) -> str:
     return "\n".join(parts)
 
 
-_BEFORE = """\
-Measured with an older version, which delayed every shutdown by 8 s. Now the delay doesn't apply to HTTP/2.
-
-"""
 _WITH = {"lease": ", a Lease", "controller": ", a Lease and five watches"}
 
 _HEAD = """\
