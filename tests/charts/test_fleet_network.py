@@ -71,7 +71,7 @@ class Network:
 
 def _has(allowed: Mapping[str, Any], port: int, protocol: str) -> bool:
     assert set(allowed) <= {"port", "protocol"}, "more isn't evaluated here"
-    return allowed.get("protocol", "TCP") == protocol and allowed.get("port", port) == port
+    return bool(allowed.get("protocol", "TCP") == protocol and allowed.get("port", port) == port)
 
 
 def _is(rule: Mapping[str, Any], peer: Peer) -> bool:

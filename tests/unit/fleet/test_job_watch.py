@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from testkit.lab_cluster import until
 from upgrader.errors import ApiError, ApiUnavailable, ConfigError
 from upgrader.fleet.job_objects import JOBS
 from upgrader.fleet.job_watch import JobWatch
-from upgrader.ports import KubeObject
+from upgrader.ports import Kind, KubeObject
 
 CAMPAIGN, SPACE = "20260101T000000-fleet-v1.37.1", "fleet-a"
 ENDED = {"conditions": [{"type": "Complete", "status": "True"}]}
@@ -87,7 +88,7 @@ class Troubled(FakeKube):
 
     error: Exception = ApiUnavailable("no answer")
 
-    def changes(self, *_: object, **__: object) -> KubeObject:  # type: ignore[override]
+    def changes(self, kind: Kind, namespace: str = "", **_: Any) -> Iterator[KubeObject]:
         self._check("watch jobs")
         raise self.error
 
