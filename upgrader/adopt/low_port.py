@@ -39,5 +39,5 @@ def check_low_port(hosts: Hosts, controllers: Iterable[ControllerFacts]) -> None
 
 
 def _first_unprivileged(hosts: Hosts, host: Host) -> int:
-    """Also for IPv6, in spite of its name."""
+    """Also for IPv6, despite its name."""
     return int(hosts.run(host, ["cat", _FILE]).stdout)
