@@ -56,10 +56,11 @@ Limit: {limit:.0f} MiB (measured: {most:.0f}).
 
 _WORKERS = """## CPU time for each worker
 
-`python -m bench.large.workers`, median of {tries} ({date}, {cores} cores, load average {load:.0f}): {workers} workers
-of an API server in memory, each with nine pods to evict, are upgraded a tenth at a time, with gates between batches.
-For each, the process that does it needs {cpu_seconds:.2f} s of CPU and {requests} requests, and {task_ms:.1f} ms to
-read what Ansible's own processes say of each task. Limit: {limit} s for each.
+`python -m bench.large.workers`, median of {tries} ({date}, {cores} cores, load average {load:.0f}): for each of \
+{workers}
+workers of an API server in memory, with nine pods to evict each, upgraded a tenth at a time with gates between batches,
+a run needs {cpu_seconds:.2f} s of CPU and {requests} requests, and {task_ms:.1f} ms to read Ansible's events \
+of a task. Limit: {limit} s.
 """
 
 

@@ -249,4 +249,4 @@ def test_page_shows_what_a_worker_costs() -> None:
     """Beside its limit."""
     figures = {"date": "2026-01-02", "cores": 2, "limit": 0.5, "tries": 3, "workers": 100, "load": 1.0}
     text = page({"workers": {**figures, "cpu_seconds": 0.083, "requests": 47, "task_seconds": 0.0016}})
-    assert "needs 0.08 s of CPU and 47 requests" in text and "1.6 ms" in text and "Limit: 0.5 s" in text
+    assert "a run needs 0.08 s of CPU and 47 requests" in text and "1.6 ms" in text and "Limit: 0.5 s" in text
