@@ -155,11 +155,9 @@ CHECKOUT` causes each of them again and again on guard, and on the project whose
   pods are counted, and one of them may be deleted.
 - **Clocks:** a clock that is 5 minutes ahead or behind writes the pods' Ready conditions, as a kubelet would
   (`minReadySeconds: 3`). While deletions are requested, the clocks of guard's webhook and aggregator jump to 5 minutes
-  behind, 5 minutes ahead or the right time. Podseidon's clock can't be moved: Go asks the kernel. The promise is the
-  same.
-- **The pod:** a downscale from 3 to 2 is allowed, and the pod is told that it will be removed. Before a controller
-  removes it, replicas are 3 again. The promise is kept if the pod is told within a minute that it stays, and the other
-  zone may then shrink.
+  behind, 5 minutes ahead or the right time. Podseidon's clock can't be moved: Go asks the kernel. Same promise.
+- **The pod:** a downscale from 3 to 2 is allowed, and the pod is told. Before a controller removes it, replicas are 3
+  again. The promise is kept if the pod is told within a minute that it stays, and the other zone may then shrink.
 
 Podseidon has no aggregator here: the test counts in its place, except while watches send no events. Four rounds of the
 watch, and ten of the pod, run at the same time. Seconds are guard's, of all rounds together.
