@@ -50,7 +50,7 @@ class FakeKube:
         """Pods that don't end once they are evicted."""
         self.refused_evictions: dict[str, ApiError] = {}
         """Pod → the error that its eviction raises, as from a webhook."""
-        self.requests: list[str] = []
+        self.all_asked: list[str] = []
         """Verb, resource and name of each; a watch is one."""
         self.forgotten = 0
         """Watches from before this version are refused."""
@@ -324,7 +324,7 @@ class FakeKube:
             raise _error(403, f"{verb} {kind.plural}: Forbidden")
 
     def _check(self, what: str) -> None:
-        self.requests.append(what)
+        self.all_asked.append(what)
         self._reach(what)
 
     def _reach(self, what: str) -> None:

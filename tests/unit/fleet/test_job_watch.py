@@ -36,7 +36,7 @@ class Site:
         return self.watch.ended(CAMPAIGN, SPACE, name)
 
     def lists(self) -> int:
-        return self.kube.requests.count("list jobs")
+        return self.kube.all_asked.count("list jobs")
 
 
 @pytest.fixture
@@ -103,10 +103,10 @@ def test_trouble_ends_nothing(error: Exception) -> None:
     (follow_on,) = work
     watch.close()
     follow_on()
-    assert kube.requests == []
+    assert kube.all_asked == []
     watch = JobWatch(kube, FakeClock())
     watch.ended(CAMPAIGN, SPACE, "one")
-    until("a watch", lambda: "watch jobs" in kube.requests, timeout_seconds=60)
+    until("a watch", lambda: "watch jobs" in kube.all_asked, timeout_seconds=60)
     assert watch.ended(CAMPAIGN, SPACE, "one") is None
     watch.close()
 

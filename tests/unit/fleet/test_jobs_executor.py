@@ -212,11 +212,11 @@ def test_requests_for_a_run(site: Site, seconds: int, most: int) -> None:
         site.kube.minute = partial(minute, site, site.clock.monotonic() + seconds)
         while True:
             site.watch.follow()
-    before = len(site.kube.requests)
+    before = len(site.kube.all_asked)
     site.failed("r")
-    del site.kube.requests[before:]  # what the test itself asks
+    del site.kube.all_asked[before:]  # what the test itself asks
     assert site.executor.end(site.attempt) is not None
-    asked = Counter(" ".join(each.split()[:2]) for each in site.kube.requests)
+    asked = Counter(" ".join(each.split()[:2]) for each in site.kube.all_asked)
     assert asked["get jobs"] == 0 and asked["list jobs"] + asked["watch jobs"] <= 2 + seconds / 900
     assert asked.total() <= most
 
@@ -235,7 +235,7 @@ def minute(site: Site, until: float) -> None:
 
 
 def asked_for(site: Site, what: str) -> bool:
-    return any(each.startswith(what) for each in site.kube.requests)
+    return any(each.startswith(what) for each in site.kube.all_asked)
 
 
 def failed() -> dict[str, object]:
