@@ -299,7 +299,7 @@ def _run(part: Part, today: str, commit: str, words: str = "") -> tuple[str, ...
 
 
 def failed_in(junit: Path) -> tuple[str, ...]:
-    """The names of the tests that failed, or couldn't be prepared, by this file of pytest; none if it wasn't written."""
+    """The tests that failed, or couldn't be prepared, by this file of pytest; none if it wasn't written."""
     cases = ET.parse(junit).iter("testcase") if junit.exists() else ()  # noqa: S314 - our own pytest wrote it
     return tuple(case.get("name", "") for case in cases if {child.tag for child in case} & {"failure", "error"})
 

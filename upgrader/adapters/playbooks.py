@@ -269,7 +269,7 @@ def _die_with_parent(folder: Path) -> Path:
 
     Otherwise Ansible would survive a kill of `upgrader`, and run beside the one that a resumed run starts.
 
-    It has no terminal: ansible-runner gives it one that nobody sees, where it would wait until the playbook's deadline
+    It has no terminal: ansible-runner gives it one that isn't shown, where it would wait until the playbook's deadline
     for the password that `become_ask_pass` wants, for a variable of `vars_prompt`, or for a passphrase of ssh.
     """
     path = folder / "bin" / "ansible-playbook"

@@ -153,7 +153,7 @@ class EtcdTools:
         return self._program(member.host, "ask_member", standing, seconds=_ANSWER_SECONDS)
 
     def reported_revision(self, member: EtcdMember) -> int:
-        """The revision of the member's own data; 0 where it doesn't answer, as its data may be what was lost."""
+        """The revision of the member's own data; 0 if it doesn't answer, as its data may be what was lost."""
         try:
             return self.standing(member).revision
         except HostError:
