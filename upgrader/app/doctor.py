@@ -123,7 +123,10 @@ class Doctor:
         mode = self.machine.mode(path)
         if mode is None:
             if not settings.kubeconfig_named:
-                text = f"{path} doesn't exist. Because a context is set, upgrader uses kubectl's KUBECONFIG"
+                text = (
+                    f"{path} doesn't exist. Without it, upgrader uses the files of kubectl's KUBECONFIG, but only if "
+                    "you name a context"
+                )
                 return Symptom("kubeconfig", "warning", text)
             return Symptom(
                 "kubeconfig", "error", f"{path} can't be read", "See docs/ssh.md for which kubeconfig is used."

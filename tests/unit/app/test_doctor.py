@@ -127,6 +127,7 @@ def test_files_that_others_may_read(site: Site) -> None:
     site.machine.modes = {}
     found = site.found()
     assert (found["kubeconfig"].state, found["ssh key"].state) == ("warning", "error")
+    assert "KUBECONFIG, but only if you name a context" in found["kubeconfig"].text
     site.environ = {"UPGRADER_KUBECONFIG": "/nowhere"}
     assert site.found()["kubeconfig"].state == "error"
 
