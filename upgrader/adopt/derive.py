@@ -129,12 +129,12 @@ def about_restored_servers(facts: KubeadmFacts, values: Values) -> str:
     if not (facts.without_ipv6_loopback and values.get("exposeOnAllInterfaces")):
         return ""
     return (
-        f"Without ::1, kubeadm's kube-apiserver on {', '.join(facts.without_ipv6_loopback)} connects to itself at "
-        "127.0.0.1. With `exposeOnAllInterfaces`, the chart's HAProxy takes all its connections over IPv4: if `adopt "
-        "--undo` or a rollback restores the static pod, it can't complete its start until HAProxy has ended, and "
-        "clients may get HTTP 403 for a minute. To prevent that, give the loopback interface its ::1: `sysctl -w "
-        "net.ipv6.conf.lo.disable_ipv6=0`, also in /etc/sysctl.d (a kernel with `ipv6.disable=1` needs that parameter "
-        "removed)."
+        f"On {', '.join(facts.without_ipv6_loopback)}, the loopback interface has no ::1, so kubeadm's kube-apiserver "
+        "connects to itself at 127.0.0.1. If `adopt --undo` or a rollback restores it, the chart's HAProxy (with "
+        "`exposeOnAllInterfaces`) receives these connections: kubeadm's kube-apiserver can't complete its start until "
+        "HAProxy has ended, and clients may get HTTP 403 for a minute. To prevent that, give the loopback interface "
+        "its ::1: `sysctl -w net.ipv6.conf.lo.disable_ipv6=0`, also in /etc/sysctl.d (a kernel with `ipv6.disable=1` "
+        "needs that parameter removed)."
     )
 
 
