@@ -144,7 +144,7 @@ class Batch:
         late = self.detaching.back(tuple(blocked), note)
         problems = {}
         for name, why in blocked.items():
-            text = f"{why}; the node was not changed, and is uncordoned again, at {before[name].version}"
+            text = f"{why}; the node was not changed (it still has {before[name].version}), and is uncordoned again"
             text += f"; but {late[name]}" if name in late else ""
             note(f"{name}: skipped: {text}" if skipped and name not in late else f"{name}: {text}")
             if not skipped or name in late:
