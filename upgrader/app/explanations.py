@@ -80,7 +80,7 @@ _RECOVERED: Mapping[str, tuple[str, str]] = {
     "clock.off": ("…: the clock is wrong, and certificates aren't valid by it", "set the clock (`timedatectl`)"),
     "containerd.down": (
         "…: containerd is stopped, or fails: no container can be started or inspected",
-        "`upgrader recover` starts a stopped one; for one that fails, the finding shows its last log lines",
+        "if it is stopped, `upgrader recover` starts it; if it fails, the finding shows its last log lines",
     ),
     "etcd.down": (
         "…: etcd does not run, or does not answer",
@@ -90,7 +90,7 @@ _RECOVERED: Mapping[str, tuple[str, str]] = {
     "etcd.member-lost": ("…: one member of etcd has lost its data", "remove the member, then let it join again"),
     "kubelet.down": (
         "…: kubelet is stopped, or fails: pods are neither started nor restarted",
-        "`upgrader recover` starts a stopped one; for one that fails, the finding shows its last log lines",
+        "if it is stopped, `upgrader recover` starts it; if it fails, the finding shows its last log lines",
     ),
 }
 """Meaning and remedy of those whose code puts the words together at that moment."""

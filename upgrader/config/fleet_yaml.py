@@ -214,8 +214,8 @@ class JobsSection(Section):
     )
     grace: Duration = Field(
         default=3600.0,
-        description="How long a run may take to end its step when its pod is deleted, as by a drain. Longer than any "
-        "step takes.",
+        description="How long a run may take to end its step after its pod is deleted, for example by a drain. Set it "
+        "to more than the longest step takes.",
         examples=["1h"],
     )
 

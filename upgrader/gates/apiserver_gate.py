@@ -28,10 +28,10 @@ _CONTAINER = "kube-apiserver"
 
 @dataclass(frozen=True)
 class ApiServerGate:
-    """Each controller has a Ready pod, which itself answers `/readyz` and `/version`; then one round trip.
+    """Each controller's pod is Ready, and answers `/readyz` and `/version`; a test object can be written and read.
 
-    `target` None accepts any version, and any emulation. The round trip writes and deletes a ConfigMap
-    `upgrader-probe-…` in kube-system, the only change that any gate makes.
+    `target` None accepts any version, and any emulation. The test object is a ConfigMap
+    `upgrader-probe-…` in kube-system, which is deleted: the only change that any gate makes.
     """
 
     kube: Kube

@@ -29,7 +29,7 @@ class Metrics:
         )
         self.seconds = Histogram(
             "guard_admission_request_duration_seconds",
-            "Duration of an answer, from the request's last byte.",
+            "Time from the last byte of an admission request to its answer.",
             ["path"],
             buckets=(0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10),
             registry=self.registry,

@@ -183,7 +183,7 @@ def checkpoints(name: str, facts: HostFacts) -> Iterator[Cause]:
             title = f"{name}: the checkpoints of {workload.name} can't be read"
             yield Cause(Finding("checkpoint.unreadable", "unknown", title, workload.trouble))
         if workload.marks_unknown:
-            title = f"{name}: it is unknown which generations of {workload.name} have failed"
+            title = f"{name}: it is unknown which generations of {workload.name}'s checkpoint have failed"
             yield Cause(Finding("checkpoint.marks-unknown", "unknown", title, workload.marks_unknown))
     found = facts.workload()
     if not serves and (found is None or found.restorable is None):
