@@ -133,13 +133,13 @@ CASES: Mapping[str, Case] = {
         _keys(key("a"), key("b")),
     ),
     "KMS": Case(
-        "a KMS plugin, which is not asked: unknown, and not fine",
+        "a KMS plugin; a rehearsal doesn't call it, so the result is unknown",
         "usual",
         (("rehearsal.kms", "current"),),
         _keys(_KMS, _KMS),
     ),
     "conversion webhook": Case(
-        "custom resources that a webhook converts, which is not asked: unknown, and not fine",
+        "custom resources that a webhook converts; a rehearsal doesn't call it, so the result is unknown",
         "converted",
         (("rehearsal.conversion", "converteds.example.com"),),
     ),

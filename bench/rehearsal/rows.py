@@ -15,9 +15,9 @@ _HEAD = """# What a rehearsal finds
 
 Each row is one [rehearsal](../rehearsal.md) on this machine, from v1.36.3 to v1.37.1 unless it says otherwise: real API
 servers have stored the objects, and both versions serve copies of them in a network of their own, with the same program
-as on a controller. `python -m bench.rehearsal` runs all of them, without a lab, and with `--only` one; the last result
-of each is kept in `bench/results/rehearsal.json`. Information, such as new defaults, is not shown. Seconds and memory
-are those of the comparison, on two cores that other work shares: the load averages are of the beginning and of the end.
+as on a controller. `python -m bench.rehearsal` runs all of them without a lab, and `--only` runs one; the last result
+of each is kept in `bench/results/rehearsal.json`. Findings of severity `info`, such as new defaults, are not listed.
+Seconds and memory are those of the comparison, on two shared cores; the load averages are of its beginning and end.
 """
 _TABLE = """
 | {what} | the cluster, or its change | named | found | objects | seconds | MiB | load | date |
