@@ -12,6 +12,7 @@ import gzip
 import io
 import json
 import re
+import zlib
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -21,12 +22,24 @@ SELECTOR = "owner=helm"
 """The label of all records, in Secrets and in ConfigMaps."""
 _TYPE = "helm.sh/release.v1"
 _MOST_BYTES = 64 << 20
-_SEPARATOR = re.compile(r"^---(?=\s|$).*\n?", re.MULTILINE)
+_SEPARATOR = re.compile(r"^---(?=\s|$)[^\S\n]*(?:#.*)?\n?", re.MULTILINE)
+"""A document may begin on the same line."""
 _TOP = re.compile(r"^([\"']?)(apiVersion|kind|metadata)\1\s*:(?:[ \t]+(.*))?$", re.MULTILINE)
 _INSIDE = re.compile(r"^([ ]+)([\"']?)(name|namespace)\2\s*:(?:[ \t]+(.*))?$", re.MULTILINE)
 _INDENTED = re.compile(r"^[ ]+(?=[^\s#])", re.MULTILINE)
 _SCALAR = re.compile(r"(?:([\w./:-]*\w)|\"([^\"\\]*)\"|'([^']*)')?\s*(?:#.*)?$")
-_NOTHING = re.compile(r"\s*(?:#.*\s*)*")
+_CONTENT = re.compile(r"^[^\S\n]*[^\s#]", re.MULTILINE)
+"""Where a document begins, after comments."""
+_UNREADABLE = (
+    binascii.Error,
+    zlib.error,
+    OSError,
+    EOFError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    RecursionError,
+)
 
 
 class Record(NamedTuple):
@@ -65,9 +78,9 @@ def record(item: dict[str, Any]) -> Record | None:
         parts = [found.get("manifest") or "", *(hook.get("manifest") or "" for hook in found.get("hooks") or ())]
         split = [each for part in parts for each in _SEPARATOR.split(part.replace("\r\n", "\n"))]
         name = str(found["name"])
-    except (binascii.Error, OSError, EOFError, KeyError, TypeError, AttributeError) as error:
+    except _UNREADABLE as error:
         raise ValueError("not a Helm record") from error
-    return Record(f"{namespace}/{name}", namespace, tuple(each for each in split if not _NOTHING.fullmatch(each)))
+    return Record(f"{namespace}/{name}", namespace, tuple(filter(_CONTENT.search, split)))
 
 
 def documents(read: Record) -> Iterator[tuple[str, Document | None]]:
@@ -77,8 +90,9 @@ def documents(read: Record) -> Iterator[tuple[str, Document | None]]:
 
 
 def _about(text: str) -> Document | None:
-    if text.lstrip().startswith("{"):
-        return _of_json(text)
+    begun = _CONTENT.search(text)
+    if begun and begun[0].endswith("{"):
+        return _of_json(text[begun.start() :])
     tops = {found[2]: found for found in _TOP.finditer(text)}
     if tops.keys() != {"apiVersion", "kind", "metadata"} or _scalar(tops["metadata"][3]) != "":
         return None
@@ -102,7 +116,7 @@ def _of_json(text: str) -> Document | None:
         item = json.loads(text)
         metadata = item["metadata"]
         return _document(item["apiVersion"], item["kind"], metadata.get("namespace", ""), metadata.get("name", ""))
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
 

@@ -69,11 +69,12 @@ class Manifests:
     def tried(self, work: _Work) -> Tried:
         """What one shows."""
         about = work.about
-        if about is None:
+        kind = (about.api_version, about.kind) if about else ("", "")
+        old, new = self._before.get(kind), self._after.get(kind)
+        # Helm sends each item of a list, of whatever kind it is.
+        if about is None or (old is None and about.kind.endswith("List")):
             name = f"a document of release {work.release}" if work.release else work.text
             return Tried(RECORDS, name, [Outcome("", "manifest-unread")])
-        kind = about.api_version, about.kind
-        old, new = self._before.get(kind), self._after.get(kind)
         if old is None:  # neither Helm nor anyone else can send it today
             return Tried("", "", [Outcome("", "unproven")])
         namespace = (about.namespace or work.namespace) if old.namespaced else ""

@@ -53,12 +53,17 @@ def about(text: str) -> Document | None:
         ),
         ("kind: Job\napiVersion: batch/v1\nmetadata:\n  generateName: a-\n", Document("batch/v1", "Job", "", "")),
         ('{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}}', Document("v1", "Pod", "", "a")),
+        (
+            '# Source: a\n\n{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}}',
+            Document("v1", "Pod", "", "a"),
+        ),
         ("apiVersion: v1\nkind: Pod\nmetadata:\nspec: {name: a}\n", Document("v1", "Pod", "", "")),
         ("apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n", None),
         ("apiVersion: v1\nkind: Pod\nmetadata:\n  name: >-\n    a\n", None),
         ("apiVersion: v1\nkind: List\nmetadata:\n  name: a\nitems: []\n", None),
         ('{"apiVersion": "v1", "kind": "Pod"}', None),
         ("{not JSON", None),
+        ('{"apiVersion": ' + "[" * 200_000, None),
         ("just: text\n", None),
     ],
 )
@@ -78,7 +83,34 @@ def test_a_record_is_read_from_a_secret_or_a_config_map() -> None:
     assert record({**secret(1, WEB), "type": "Opaque"}) is None
 
 
-@pytest.mark.parametrize("data", ["not base64", base64.b64encode(b"no gzip").decode(), packed(manifest="").decode()])
+def test_a_banner_of_comments_takes_no_longer_than_other_text() -> None:
+    """Charts have lines of many `#`, which can be taken for comments in more ways than a program can try."""
+    banner = f"{'#' * 80}\n# Web {'#' * 74}\n"
+    assert record(secret(1, banner, banner + WEB)) == Record("default/shop", "default", (banner + WEB,))
+    assert about(banner + WEB) == Document("apps/v1", "Deployment", "", "web")
+
+
+def test_a_document_may_begin_on_the_line_of_its_separator() -> None:
+    """Only a comment there is none of its text."""
+    document = '{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}}\n'
+    found = record(secret(1, manifest=f"--- # first\n{WEB}--- {document}---\n"))
+    assert found == Record("default/shop", "default", (WEB, document))
+
+
+DAMAGED = base64.b64decode(packed(manifest=WEB))[:14] + b"\xff" * 40
+DEEP = gzip.compress(b'{"manifest":' + b"[" * 200_000)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        "not base64",
+        base64.b64encode(b"no gzip").decode(),
+        packed(manifest="").decode(),
+        base64.b64encode(DAMAGED).decode(),
+        base64.b64encode(DEEP).decode(),
+    ],
+)
 def test_a_record_that_can_not_be_read_is_told(data: str) -> None:
     """By no text of its own."""
     with pytest.raises(ValueError, match=r"^not a Helm record$"):
@@ -167,4 +199,12 @@ def test_what_can_not_be_read_is_unknown() -> None:
     damaged = {**secret(2), "data": {"release": "x"}}
     found, _ = compared(*(Cluster(damaged, secret(1, "metadata: {}\n")) for _ in range(2)))
     names = ["default/sh.helm.release.v1.shop.v2", "a document of release default/shop"]
+    assert found == {("manifest-unread", "manifests in Helm's records"): ("", names)}
+
+
+def test_a_list_of_objects_is_unknown() -> None:
+    """Helm sends each of its items, although a server has no such resource."""
+    roles = "apiVersion: rbac.authorization.k8s.io/v1\nkind: RoleList\nmetadata:\n  name: a\nitems: []\n"
+    found, _ = compared(*(Cluster(secret(1, roles)) for _ in range(2)))
+    names = ["a document of release default/shop"]
     assert found == {("manifest-unread", "manifests in Helm's records"): ("", names)}
