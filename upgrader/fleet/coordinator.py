@@ -56,7 +56,9 @@ SILENT_SECONDS = 3600.0
 """After this time without a line from a run in progress, it is named; longer than a step takes that doesn't hang."""
 _ASK_AGAIN_SECONDS = 60.0
 _STARTS_A_LOOK = 8
-"""Runs that begin in one look, one after the other: the others wait for the next one, and so do ends and requests."""
+"""Runs that begin in one look, one after the other, those first whose clusters were asked least recently: the others wait
+for the next one, and so do ends and requests.
+"""
 _FRESH_SECONDS = 10.0
 """How long a decision is carried out: windows close, and files change."""
 _THE_SAME = "use the one that began it, or begin another campaign: upgrader fleet run --new"
@@ -198,7 +200,9 @@ class Coordinator:
 
     def _act(self, decision: Decision, state: CampaignState) -> bool:
         """Do what was decided; whether that was anything."""
-        decision = replace(decision, starts=decision.starts[:_STARTS_A_LOOK])
+        # One that could not go on, as its folder hangs, is decided again by each look, and must not keep its place.
+        starts_by_turn = sorted(decision.starts, key=lambda start: self._asked.get(_About(start.cluster), 0.0))
+        decision = replace(decision, starts=tuple(starts_by_turn[:_STARTS_A_LOOK]))
         soaks, counts, restarts = decision.soaks, (*decision.soaks, *decision.counts), decision.restarts
         decided, stopped, news = self.clock.monotonic(), False, False
         skips = {each.cluster: each for each in decision.skips}

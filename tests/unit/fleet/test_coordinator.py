@@ -43,7 +43,7 @@ from upgrader.fleet.inputs import Inputs, inputs_of
 from upgrader.fleet.inquiry import Inquiry
 from upgrader.fleet.model import FleetCluster
 from upgrader.fleet.outcomes import CommandEnd, Sign
-from upgrader.fleet.questions import Questions
+from upgrader.fleet.questions import Found, Questions
 from upgrader.fleet.reading import read_fleet
 from upgrader.fleet.soak_gates import GateAnswer
 from upgrader.fleet.soak_restart import Restart
@@ -1199,6 +1199,25 @@ def test_few_runs_begin_in_one_look(machine: Machine, monkeypatch: pytest.Monkey
     one.run(lambda *_: begun_by_then.append(machine.begun.total()))
     assert {later - earlier for earlier, later in pairwise(begun_by_then)} == {0, 1}
     assert machine.begun == {"a": 1, "b": 1, "c": 1}
+
+
+def test_runs_that_can_not_go_on_keep_no_other_from_its_turn(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of few that begin in one look: an interrupted run whose cluster's folder hangs is tried again in each of them."""
+    monkeypatch.setattr(module, "_STARTS_A_LOOK", 1)
+    before_resume = Questions.before_resume
+
+    def hangs(self: Questions, cluster: FleetCluster, digest: str, target: KubernetesVersion) -> Found:
+        if cluster.name == "b":
+            return Found("unreachable", "its folder has not answered")
+        return before_resume(self, cluster, digest, target)
+
+    monkeypatch.setattr(Questions, "before_resume", hangs)
+    machine.exit_codes = {"b": [130], "c": [130]}
+    one = coordinator(machine, begun(machine))
+    for _ in range(20):
+        one.look()
+        machine.clock.sleep(60)
+    assert machine.begun == {"a": 1, "b": 1, "c": 2}
 
 
 def test_program_is_read_once_for_clusters_that_begin_together(machine: Machine) -> None:
