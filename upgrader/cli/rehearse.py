@@ -93,6 +93,7 @@ def rehearse(
             ("--on", on),
             ("--here", here),
             ("--identity", identity),
+            ("--audit-log", audit_logs or None),
             ("--redacted", redacted or None),
         ):
             if given is not None:

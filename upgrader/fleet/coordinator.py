@@ -56,8 +56,8 @@ SILENT_SECONDS = 3600.0
 """After this time without a line from a run in progress, it is named; longer than a step takes that doesn't hang."""
 _ASK_AGAIN_SECONDS = 60.0
 _STARTS_A_LOOK = 8
-"""Runs that begin in one look, one after the other, those first whose clusters were asked least recently: the others wait
-for the next one, and so do ends and requests.
+"""Runs that begin in one look, one after the other, those first whose clusters were asked least recently: the others
+wait for the next one, and so do ends and requests.
 """
 _FRESH_SECONDS = 10.0
 """How long a decision is carried out: windows close, and files change."""

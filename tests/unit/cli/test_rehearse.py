@@ -79,6 +79,10 @@ def test_names_are_left_out_where_others_read_it(monkeypatch: pytest.MonkeyPatch
         Difference("create", "namespaces", denied, 1, ("acme",)),
         Difference("client", "acme.example.com/v1 acmes list", "", 1, ("acme/1.2 (user acme)",)),
         Difference("client", "v1 pods/eviction create", "", 1, ("acme/1.2 (user acme)",)),
+        Difference(
+            "manifest-gone", "acmes.acme.example.com", "acme.example.com/v1beta1", 1, ("acme of release acme/a",)
+        ),
+        Difference("manifest-gone", "podgroups.scheduling.k8s.io", "scheduling.k8s.io/v1", 1, ("a of release a/a",)),
     )
     result = Result("acme-cp-1", differences, COUNTS, 41.4, 900 << 20, "acme-build")
     versions = KubernetesVersion(1, 36, 3), KubernetesVersion(1, 37, 1)
@@ -96,11 +100,15 @@ def test_names_are_left_out_where_others_read_it(monkeypatch: pytest.MonkeyPatch
     assert said[1].startswith("1 of services: namespace-1/object-1 of release namespace-2/release-1. The target says: ")
     assert "ValidatingAdmissionPolicy policy-1 with binding binding-1 denied request" in said[1]
     assert said[2].endswith("a document of release namespace-2/release-1")
-    assert [each["title"].split(" of ")[0] for each in found["findings"][6:]] == [
+    assert [each["title"].split(" of ")[0] for each in found["findings"][6:8]] == [
         "clients send list for custom-resource-1",
         "clients send create for pods/eviction",
     ]
-    assert said[6:] == ["client-1"] * 2
+    assert said[6:8] == ["client-1"] * 2
+    assert [each["title"].partition(" have ")[2].partition(",")[0] for each in found["findings"][8:]] == [
+        "custom-resource-1 at version v1beta1",
+        "podgroups.scheduling.k8s.io at version scheduling.k8s.io/v1",
+    ]
     assert said[3] == "1 of custom-resource-1: object-3" and said[5].startswith("1 of namespaces: namespace-1.")
 
 
@@ -195,6 +203,12 @@ def test_a_copy_is_written_and_what_it_lacks_is_named(monkeypatch: pytest.Monkey
         assert "v1.36.3, 0 controllers, 0 workers" in done.stdout and "2 Namespace" in done.stdout
         assert "kube-apiserver --event-ttl" in done.stdout and "not copied  Deployment a/b: its reason" in done.stdout
     assert asked == [(tmp_path, Path("copy.yaml"))] * 3
-    for option, value in (("--to", "v1.37.1"), ("--on", "build-1"), ("--here", "b"), ("--identity", "k")):
+    for option, value in (
+        ("--to", "v1.37.1"),
+        ("--on", "build-1"),
+        ("--here", "b"),
+        ("--identity", "k"),
+        ("--audit-log", "."),
+    ):
         error = CliRunner().invoke(cli, ["rehearse", option, value, *words[1:]]).exception
         assert isinstance(error, UsageError) and f"{option} has no meaning" in error.message

@@ -44,7 +44,10 @@ class _Names:
         if found.what == CLIENT:
             return self._client(found)
         names = tuple(self._object(found.resource, each) for each in found.names)
-        return replace(found, resource=self._resource(found.resource), reason=self._reason(found.reason), names=names)
+        resource, reason = self._resource(found.resource), self._reason(found.reason)
+        if found.what == "manifest-gone" and resource != found.resource:  # an apiVersion, which names its group
+            reason = reason.rpartition("/")[2]
+        return replace(found, resource=resource, reason=reason, names=names)
 
     def _client(self, found: Difference) -> Difference:
         api_version, plural, verb = found.resource.split(" ")
