@@ -22,7 +22,7 @@ from upgrader.model.finding import Finding
 from upgrader.model.version import KubernetesVersion
 from upgrader.onhost.rehearsal.ready import unsuited
 from upgrader.preflight.all_checks import blocking
-from upgrader.preflight.audit_log import check_log, foreign_clients
+from upgrader.preflight.audit_log import OTHER_CLUSTER, check_log, foreign_clients
 from upgrader.preflight.audit_log_files import read_clients
 from upgrader.preflight.refusal import refusal
 from upgrader.steps.backup.verify import BackupFile
@@ -64,8 +64,14 @@ class Rehearsed:
     def redacted(self) -> Rehearsed:
         """The same without names that users chose: of objects, releases, policies, custom resources and hosts."""
         result, count = redacted(self.result), len(self.result.differences)
-        # What is left says of which time an audit log is, and which of its lines are damaged.
-        return replace(self, result=result, findings=(*findings_of(result.differences), *self.findings[count:]))
+        # What is left says of which time an audit log is, which of its lines are damaged, and whose kubelets sent them.
+        left = (
+            replace(each, diagnosis="None of its kubelets is a node of this cluster.")
+            if each.id == OTHER_CLUSTER
+            else each
+            for each in self.findings[count:]
+        )
+        return replace(self, result=result, findings=(*findings_of(result.differences), *left))
 
     def refuse_if_blocked(self, *, seen: bool = False) -> None:
         """Raise Blocked where it is. `seen`: the findings are still on the screen."""
@@ -114,7 +120,7 @@ def rehearse(
             front_end.notify(f"No record of this rehearsal will be written: {error.message}")
         result, as_of = _found(session, servers, host, here, requests, front_end)
         result = replace(result, differences=tuple(map(requests.named, result.differences)))
-        findings = (*findings_of(result.differences), *(check_log(log) if log else ()))
+        findings = (*findings_of(result.differences), *(check_log(log, planned.observed.nodes) if log else ()))
         if bound is not None:
             write_record(session, bound, digest, result.controller, findings, as_of)
         return Rehearsed(

@@ -18,8 +18,10 @@ from upgrader.model.first_few import first_few
 from upgrader.model.version import KubernetesVersion
 from upgrader.preflight.context import PreflightContext
 
-__all__ = ["check_audit_log", "check_clients", "check_log", "foreign_clients"]
+__all__ = ["OTHER_CLUSTER", "check_audit_log", "check_clients", "check_log", "foreign_clients"]
 
+OTHER_CLUSTER = "audit-log.other-cluster"
+"""The finding that names nodes: those of another cluster."""
 _OWN = {
     "kubelet/": ("system:node:",),
     "kube-controller-manager/": ("system:kube-controller-manager", "system:serviceaccount:kube-system:"),
@@ -49,14 +51,7 @@ def check_clients(
 
     Of an API that `current` doesn't serve, nothing is reported: its clients fail already.
     """
-    if nodes and log.nodes and log.nodes.isdisjoint(nodes):
-        yield Finding(
-            "audit-log.other-cluster",
-            "error",
-            "the audit log is from another cluster",
-            f"The kubelets in it are those of {first_few(sorted(log.nodes))}; none is a node of this cluster.",
-            "Pass the audit log of this cluster's kube-apiserver.",
-        )
+    yield from _of_another_cluster(log, nodes)
     yield from _damaged(log)
     clients = foreign_clients(log)
     deprecated: list[str] = []
@@ -78,10 +73,22 @@ def check_clients(
     yield from _extent(log)
 
 
-def check_log(log: AuditLog) -> Iterator[Finding]:
-    """Whether it could be read, and of which time it is."""
+def check_log(log: AuditLog, nodes: Collection[str]) -> Iterator[Finding]:
+    """Whether it is of the cluster with these nodes, and could be read, and of which time it is."""
+    yield from _of_another_cluster(log, nodes)
     yield from _damaged(log)
     yield from _extent(log)
+
+
+def _of_another_cluster(log: AuditLog, nodes: Collection[str]) -> Iterator[Finding]:
+    if nodes and log.nodes and log.nodes.isdisjoint(nodes):
+        yield Finding(
+            OTHER_CLUSTER,
+            "error",
+            "the audit log is from another cluster",
+            f"The kubelets in it are those of {first_few(sorted(log.nodes))}; none is a node of this cluster.",
+            "Pass the audit log of this cluster's kube-apiserver.",
+        )
 
 
 def _damaged(log: AuditLog) -> Iterator[Finding]:

@@ -18,6 +18,7 @@ from upgrader.app.front_end import FrontEnd
 from upgrader.app.rehearsal import Rehearsed, rehearse
 from upgrader.errors import Blocked, HostError, HostUnreachable, RehearsalFailed, UsageError
 from upgrader.model.cluster import Host
+from upgrader.model.observed import Observed, ObservedNode
 from upgrader.model.version import KubernetesVersion
 from upgrader.steps.rehearsal.differences import Difference
 from upgrader.steps.rehearsal.from_backup import BackupRehearsal
@@ -28,6 +29,7 @@ from upgrader.steps.rehearsal.servers import Server
 PLAN = SimpleNamespace(current=KubernetesVersion(1, 36, 3), target=KubernetesVersion(1, 37, 1), emulated=None)
 EMULATING = SimpleNamespace(**{**vars(PLAN), "emulated": (1, 36)})
 """As a run leaves it until `upgrader finalize`."""
+OBSERVED = Observed(PLAN.current, {}, {}, nodes={"a": ObservedNode()})
 SERVERS = {"current": Server("a", (), (), ""), "target": Server("b", (), (), "")}
 
 
@@ -70,9 +72,9 @@ def rehearsed(
     session: Any = SimpleNamespace(tools=tools, cluster=SimpleNamespace(controllers=()), cluster_uid=lambda: "uid-1")
     session.telling, session.settings = lambda _: session, "settings"
     session.intended = lambda emulated: ["as intended", emulated]
-    final = {(str(["as intended", None]), "observed", None): PLAN}
-    session.builder = SimpleNamespace(plan=lambda intended, *more: final[str(intended), *more])
-    planned = SimpleNamespace(session=session, plan=planned_as, observed="observed", later=())
+    final = {(str(["as intended", None]), str(OBSERVED), "None"): PLAN}
+    session.builder = SimpleNamespace(plan=lambda intended, *more: final[str(intended), *map(str, more)])
+    planned = SimpleNamespace(session=session, plan=planned_as, observed=OBSERVED, later=())
     monkeypatch.setattr(rehearsal, "open_session", lambda *_: nullcontext(session))
     monkeypatch.setattr(rehearsal, "cluster_lock", lock)
     # One hop, as if none followed.
@@ -122,6 +124,10 @@ def test_clients_of_an_audit_log_are_named(tmp_path: Path, monkeypatch: pytest.M
     log.write_text(f"{lines[0].replace('ResponseComplete', 'RequestReceived')}\n")
     found = rehearsed(tmp_path, monkeypatch, audit_logs=[log])
     assert found.blocked and [each.id for each in found.findings] == ["audit-log.empty"]
+    log.write_text("".join(f"{line}\n" for line in lines).replace("system:node:a", "system:node:elsewhere"))
+    found = rehearsed(tmp_path, monkeypatch, audit_logs=[log])
+    assert found.blocked and [each.id for each in found.findings] == ["audit-log.other-cluster", "audit-log.read"]
+    assert "elsewhere" in str(found.findings) and "elsewhere" not in str(found.redacted().findings)
 
 
 def test_a_host_of_the_group_compares(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
