@@ -205,6 +205,7 @@ class Coordinator:
         decision = replace(decision, starts=tuple(starts_by_turn[:_STARTS_A_LOOK]))
         soaks, counts, restarts = decision.soaks, (*decision.soaks, *decision.counts), decision.restarts
         decided, stopped, news = self.clock.monotonic(), False, False
+        fresh_seconds = 0.0
         skips = {each.cluster: each for each in decision.skips}
         starts = {each.cluster: each for each in decision.starts}
         gates, ends = dict[str, GateAnswer](), dict[str, Found]()
@@ -227,7 +228,8 @@ class Coordinator:
                 # A pause, or an edit, may have come since; and a window may have closed.
                 if not found.problem and self.clock.monotonic() - decided > _FRESH_SECONDS:
                     decided, decision = self.clock.monotonic(), self._decide(self.campaign.journaled())
-                stopped = stopped or self.campaign.is_asked or self._holds(state, starts[name])
+                stopped = stopped or self.campaign.is_asked or self._holds(state, starts[name], fresh_seconds)
+                fresh_seconds = _FRESH_SECONDS  # of those that begin in one look, only the first reads the program
                 if found.problem or (not stopped and starts[name] in decision.starts):
                     self._start(starts[name], cluster, found)
             elif name in restarts:
@@ -290,8 +292,8 @@ class Coordinator:
             return asked.unasked(f"its cluster's folder was not read within {seconds}")
         return replace(asked, reason=f"it has not answered within the {seconds} that all gates of its cluster have")
 
-    def _holds(self, state: CampaignState, start: Start) -> bool:
-        held = self._held(state, _FRESH_SECONDS)  # of fifty clusters that begin together, not each reads the program
+    def _holds(self, state: CampaignState, start: Start, fresh_seconds: float) -> bool:
+        held = self._held(state, fresh_seconds)
         return bool(held.everything or (held.starts and not start.resume))
 
     def _collect(self, state: CampaignState) -> bool:

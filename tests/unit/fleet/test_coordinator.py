@@ -1221,17 +1221,28 @@ def test_runs_that_can_not_go_on_keep_no_other_from_its_turn(machine: Machine, m
 
 
 def test_program_is_read_once_for_clusters_that_begin_together(machine: Machine) -> None:
-    """Its files are hundreds, and fifty clusters may begin in one look: what was read is compared for ten seconds."""
-    one, reads = coordinator(machine, begun(machine)), list[float]()
+    """Its files are hundreds: before each look's first run they are read, and not again between that and the others."""
+    one, begun_at_reads = coordinator(machine, begun(machine)), list[int]()
 
     def pins() -> Pins:
-        reads.append(machine.clock.monotonic())
+        begun_at_reads.append(machine.begun.total())
         return PINS
 
     one.pins = pins
     one.run(lambda *_: None)
     assert machine.begun == {"a": 1, "b": 1, "c": 1}
-    assert all(later - earlier >= 10 for earlier, later in pairwise(reads))
+    assert set(begun_at_reads) >= {0, 1} and 2 not in begun_at_reads
+
+
+def test_program_that_changes_just_after_a_look_has_read_it(machine: Machine) -> None:
+    """A new program, or a chart in it, reaches no cluster: it is read again once the clusters have answered."""
+    campaign = begun(machine)
+    machine.at_ask["a"] = lambda: setattr(machine, "pins", Pins("1", "edited", "p"))
+    decision, _ = coordinator(machine, campaign).look()
+    assert machine.begun == {}
+    machine.clock.sleep(60)
+    decision, _ = coordinator(machine, campaign).look()
+    assert "the charts of upgrader 1 have changed" in decision.stop
 
 
 def test_log_of_a_run_that_writes_is_read_once_an_hour(machine: Machine) -> None:
