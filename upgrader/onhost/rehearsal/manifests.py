@@ -30,6 +30,8 @@ _INDENTED = re.compile(r"^[ ]+(?=[^\s#])", re.MULTILINE)
 _SCALAR = re.compile(r"(?:([\w./:-]*\w)|\"([^\"\\]*)\"|'([^']*)')?\s*(?:#.*)?$")
 _CONTENT = re.compile(r"^[^\S\n]*[^\s#]", re.MULTILINE)
 """Where a document begins, after comments."""
+_NAME = re.compile(r"[\w.:@-]{1,253}")
+"""Names are told. Each user who may write a Secret can write any text where a record has them."""
 _UNREADABLE = (
     binascii.Error,
     zlib.error,
@@ -80,6 +82,8 @@ def record(item: dict[str, Any]) -> Record | None:
         name = str(found["name"])
     except _UNREADABLE as error:
         raise ValueError("not a Helm record") from error
+    if not (_NAME.fullmatch(namespace) and _NAME.fullmatch(name)):
+        raise ValueError("not a Helm record")
     return Record(f"{namespace}/{name}", namespace, tuple(filter(_CONTENT.search, split)))
 
 
@@ -124,7 +128,8 @@ def _document(*said: Any) -> Document | None:
     if not all(isinstance(each, str) for each in said):
         return None
     found = Document(*said)
-    return found if found.api_version and found.kind not in ("", "List") else None
+    named = all(not each or _NAME.fullmatch(each) for each in (found.namespace, found.name))
+    return found if named and found.api_version and found.kind not in ("", "List") else None
 
 
 def _scalar(text: str | None) -> str | None:

@@ -63,6 +63,9 @@ def about(text: str) -> Document | None:
         ("apiVersion: v1\nkind: List\nmetadata:\n  name: a\nitems: []\n", None),
         ('{"apiVersion": "v1", "kind": "Pod"}', None),
         ("{not JSON", None),
+        ('{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a\\n1 error: none"}}', None),
+        ("apiVersion: v1\nkind: Pod\nmetadata:\n  name: 'a of release default/other'\n", None),
+        (f"apiVersion: v1\nkind: Pod\nmetadata:\n  name: {'a' * 254}\n", None),
         ('{"apiVersion": ' + "[" * 200_000, None),
         ("just: text\n", None),
     ],
@@ -109,10 +112,13 @@ DEEP = gzip.compress(b'{"manifest":' + b"[" * 200_000)
         packed(manifest="").decode(),
         base64.b64encode(DAMAGED).decode(),
         base64.b64encode(DEEP).decode(),
+        packed(name="a\n1 error: none", namespace="b", manifest=WEB).decode(),
+        packed(name="a", namespace="b/c of release d", manifest=WEB).decode(),
+        packed(name="", namespace="b", manifest=WEB).decode(),
     ],
 )
 def test_a_record_that_can_not_be_read_is_told(data: str) -> None:
-    """By no text of its own."""
+    """By no text of its own: its names are in findings, and each user who may write a Secret can write any there."""
     with pytest.raises(ValueError, match=r"^not a Helm record$"):
         record({"kind": "ConfigMap", "metadata": {"name": "a", "namespace": "b"}, "data": {"release": data}})
 
