@@ -38,9 +38,10 @@ _LEASE = (
 
 
 def aliases_of(values: Mapping[str, Any]) -> frozenset[str]:
-    """The names that the release `kubernetes` tells its pods, by its values."""
+    """The names that the release `kubernetes` tells its pods, by its values. A loopback address is the pod's own."""
     aliases = (values.get("controlPlane") or {}).get("hostAliases") or ()
-    return frozenset(str(name) for alias in aliases for name in alias.get("hostnames") or ())
+    useful = (alias for alias in aliases if not is_loopback(str(alias.get("ip"))))
+    return frozenset(str(name) for alias in useful for name in alias.get("hostnames") or ())
 
 
 @dataclass(frozen=True)
@@ -69,10 +70,18 @@ class _Names:
             return bool(self._found(host, name, "files")) and not self._found(host, name, "dns")
         return False
 
-    def elsewhere(self, host: Host, name: str) -> Host | None:
-        """A controller on which that file has other addresses for it."""
+    def why_no_alias(self, host: Host, name: str) -> str:
+        """Why no alias can stand for the name in all pods; "" if one can."""
         here = self._found(host, name, "files")
-        return next((each for each in self.controllers if self._found(each, name, "files") - here), None)
+        if all(map(is_loopback, here)):
+            return f"{name} has a loopback address on {host.name}. In a pod, that would be the pod's own."
+        other = next((each for each in self.controllers if self._found(each, name, "files") - here), None)
+        if other is None:
+            return ""
+        return (
+            f"{name} has another address on {other.name}. Names in `controlPlane.hostAliases` have one for all pods, "
+            "which would then depend on one controller."
+        )
 
     def _found(self, host: Host, name: str, service: str) -> frozenset[str]:
         command = ["getent", "-s", service, "ahosts", name]
@@ -134,14 +143,13 @@ def _check_resolved(known: _Names, host: Host, by: str, name: str, url: str) -> 
     """Raises Blocked where a file or a flag (`by`) leads to a name that only this controller knows."""
     if name in known.aliases or not known.only_in_file(host, name):
         return
-    other = known.elsewhere(host, name)
+    why_no_alias = known.why_no_alias(host, name)
     raise Blocked(
         f"{host.name}: {by} uses {url}, and {name} is only in /etc/hosts, not in DNS: the chart's pods can't resolve "
         "it; nothing was changed",
-        remedy=f"{name} has another address on {other.name}. Names in `controlPlane.hostAliases` have one for all "
-        "pods, which would then depend on one controller. So use an address there, on every controller: its node's "
-        "own, or a load balancer's. It must be in kube-apiserver's certificate."
-        if other
+        remedy=f"{why_no_alias} So use an address there, on every controller: its node's own, or a load balancer's. "
+        "It must be in the server's certificate."
+        if why_no_alias
         else f"Set `controlPlane.hostAliases` in values/kubernetes.yaml, with {name} and its address.",
     )
 

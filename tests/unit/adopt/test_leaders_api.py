@@ -177,6 +177,20 @@ def test_a_name_that_only_the_controller_knows_is_refused_unless_it_is_told() ->
     assert _found(hosts, aliases=aliases_of(values)) == ()
 
 
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
+def test_no_alias_is_proposed_for_a_loopback_address(address: str) -> None:
+    """In a pod, it is the pod's own: an alias with it is as good as none, whether proposed or set already."""
+    hosts = _hosts("https://api.internal:6443")
+    answers = {"files": CommandResult(0, f"{address} STREAM api.internal\n", ""), "dns": CommandResult(2, "", "")}
+    hosts.commands["getent"] = lambda _, command, __: answers[command[2]]
+    values = {"controlPlane": {"hostAliases": [{"ip": address, "hostnames": ["api.internal"]}]}}
+    for aliases in ((), aliases_of(values)):
+        with pytest.raises(Blocked, match=r"and api\.internal is only in /etc/hosts") as caught:
+            _found(hosts, aliases=aliases)
+        assert caught.value.remedy.startswith("api.internal has a loopback address on controller-1. In a pod, that")
+        assert "So use an address there, on every controller: its node's own" in caught.value.remedy
+
+
 def test_no_alias_is_proposed_for_a_name_that_leads_each_controller_to_itself() -> None:
     """As sealos writes it into each /etc/hosts: with one address for all pods, these depend on one controller."""
     url = "https://apiserver.cluster.local:6443"
