@@ -30,7 +30,13 @@ def added_flags(
 
     Empty where a component's manifest is on no controller. Raises ApiError or HelmError.
     """
-    if not all(any(each.known(component) for each in controllers) for component in COMPONENTS):
+    # One that joined again has a new manifest, which stays.
+    known = {
+        component: pod
+        for found in (*(each.active for each in controllers), *(each.adopted for each in reversed(controllers)))
+        for component, pod in found.items()
+    }
+    if not known.keys() >= set(COMPONENTS):
         return {}
     facts = KubeadmFacts(
         configuration={"kubernetesVersion": str(version), **_folder(kube)},
@@ -40,7 +46,7 @@ def added_flags(
         dns_address="",
         dns_deployment=None,
         proxy_daemonset=None,
-        controllers=tuple(controllers),
+        controllers=(ControllerFacts(controllers[0].host, {}, known),),
     )
     values = base_values(facts, tuple(each.host.address for each in controllers), {})
     added = {}
@@ -48,7 +54,7 @@ def added_flags(
         spec = ReleaseSpec(release, "kube-system", charts / release, values[release])
         manifest = helm.render(spec, target=version, offline=True)
         for component in COMPONENTS:
-            before = facts.component(component).flags
+            before = known[component].flags
             if flags := rendered_flags(manifest, component):
                 added[component] = {name: given for name, given in flags.items() if name not in before}
     return added

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from upgrader.adapters.helm import HelmAdapter
 from upgrader.adopt.added_flags import added_flags
 from upgrader.adopt.facts import ControllerFacts
 from upgrader.config.charts import charts_folder
+from upgrader.model.cluster import Host
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Kind
 
@@ -59,6 +61,16 @@ def test_what_the_chart_has_and_the_manifest_lacks(helm: HelmAdapter, text: str,
     )
     assert "leader-elect" not in added["kube-controller-manager"]
     assert not added["kube-scheduler"].keys() & FLAGS["kube-scheduler"].keys()
+
+
+def test_a_controller_that_joined_again_first_in_the_inventory(helm: HelmAdapter) -> None:
+    """Its new manifest has kubeadm's flags, and stays: what the retired ones of others lack was added all the same."""
+    (retired,) = _retired("--leader-elect=true")
+    (new,) = kubeadm_facts().controllers
+    second = replace(retired, host=Host("controller-2", "10.0.0.2"))
+    alone = added_flags(FakeKube(), helm, [retired], _VERSION, charts_folder())
+    both = added_flags(FakeKube(), helm, [new, second], _VERSION, charts_folder())
+    assert both["kube-controller-manager"] == alone["kube-controller-manager"]
 
 
 def test_a_component_without_a_manifest(helm: HelmAdapter) -> None:
