@@ -62,7 +62,7 @@ def derive_values(
     Raises Blocked when a flag, a volume, a label or another part of a static pod would be lost or would change, or when
     an address that clients use would not be served.
     """
-    check_anonymous(facts.controllers)
+    check_anonymous(facts.controllers, own.get("kube-apiserver", {}))
     check_etcd(facts.controllers)
     values = {name: merged(base, own.get(name, {})) for name, base in base_values(facts, addresses, {}).items()}
     _serve_all_clients(facts, values["kube-apiserver"])

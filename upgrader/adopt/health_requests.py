@@ -27,9 +27,11 @@ _ASKED = ("/livez", "/readyz")
 """What HAProxy asks for; a condition allows exactly its own path."""
 
 
-def check_anonymous(controllers: Iterable[ControllerFacts]) -> None:
-    """Of kube-apiservers with a token file of the operator's own, before the chart is rendered. Raises Blocked."""
-    for controller in controllers:
+def check_anonymous(controllers: Iterable[ControllerFacts], chosen: Mapping[str, Any]) -> None:
+    """Of kube-apiservers with a token file of the operator's own, before the chart is rendered. `chosen`: the
+    operator's own values of their release, whose flag wins; the chart checks that one. Raises Blocked.
+    """
+    for controller in controllers if "anonymous-auth" not in (chosen.get("extraArgs") or {}) else ():
         static = controller.active.get("kube-apiserver")
         flags = static.flags if static else {}
         allowed = flags.get("anonymous-auth", ("true",))[-1]

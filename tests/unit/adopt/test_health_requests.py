@@ -91,3 +91,12 @@ def test_tokens_of_ones_own_without_anonymous_requests_are_refused(helm: HelmAda
     for name in flags:
         alone = {key: value for key, value in flags.items() if key != name}
         derive_values(kubeadm_facts(kubeadm_pod("kube-apiserver", alone)), ("10.0.0.1",), {}, helm, charts_folder())
+
+
+def test_anonymous_requests_that_the_values_allow(helm: HelmAdapter) -> None:
+    """The operator's own flags win over the static pod's, here as elsewhere: the check is anonymous."""
+    flags = {"anonymous-auth": "false", "token-auth-file": f"{PKI}/tokens.csv"}
+    own = {"kube-apiserver": {"extraArgs": {"anonymous-auth": "true"}}}
+    known = kubeadm_facts(kubeadm_pod("kube-apiserver", flags))
+    derived = derive_values(known, ("10.0.0.1",), own, helm, charts_folder())
+    assert derived.values["kube-apiserver"]["extraArgs"]["anonymous-auth"] == "true"
