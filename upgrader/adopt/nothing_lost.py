@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from upgrader.adopt.facts import ControllerFacts, KubeadmFacts, StaticPod
+from upgrader.adopt.facts import ControllerFacts, KubeadmFacts, StaticPod, flags_of
 from upgrader.adopt.pod_metadata import Metadata, differing, metadata_of
 from upgrader.adopt.values import missing_flags
 from upgrader.adopt.variables import seen_variables
@@ -121,12 +121,13 @@ def _verify_written(host: str, static: StaticPod, rendered: Mapping[str, Any]) -
                 remedy="Mount the log's folder in the static pod first, as a writable hostPath volume. The folder of "
                 "certificates is read-only.",
             )
-    folder = static.flags.get("cert-dir", ("",))[-1]
-    own = static.component != "kube-apiserver" and "tls-cert-file" not in static.flags
+    (flags,) = (flags_of(each) for each in rendered["containers"] if each["name"] == static.component)
+    folder = flags.get("cert-dir", ("",))[-1]
+    own = static.component != "kube-apiserver" and "tls-cert-file" not in flags
     if own and folder and not writable(static.component, rendered, folder):
         raise Blocked(
             f"{static.component} on {host} writes its own certificate to {folder} (--cert-dir), which is in no "
             "writable volume: the chart's container has a read-only root file system",
-            remedy="Remove --cert-dir from the static pod, on every controller: without it, the certificate is kept in "
-            "memory. Or mount that folder first, as a writable hostPath volume.",
+            remedy='Remove --cert-dir from the static pod, on every controller, or set `cert-dir: ""` in `extraArgs`: '
+            "without it, the certificate is kept in memory. Or mount that folder first, as a writable hostPath volume.",
         )

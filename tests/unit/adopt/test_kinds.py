@@ -23,6 +23,7 @@ from upgrader.adopt.values import base_values
 from upgrader.config.charts import charts_folder
 from upgrader.errors import Blocked
 from upgrader.gates.manifest_workloads import pod_spec
+from upgrader.model.components import RELEASE_AND_SECTION
 from upgrader.model.release import ReleaseSpec
 from upgrader.model.version import KubernetesVersion
 
@@ -422,6 +423,8 @@ def test_a_certificate_of_its_own_that_could_not_be_written_is_refused(helm: Hel
     _derived(helm, kubeadm_facts(kubeadm_pod(component, {"cert-dir": folder}, volume("x", folder, writable=True))))
     _derived(helm, kubeadm_facts(kubeadm_pod(component, {"cert-dir": folder, "tls-cert-file": f"{PKI}/x.crt"})))
     _derived(helm, kubeadm_facts(kubeadm_pod(component, {"cert-dir": ""})))
+    release, (section,) = RELEASE_AND_SECTION[component]
+    _derived(helm, kubeadm_facts(pod), {release: {section: {"extraArgs": {"cert-dir": ""}}}})
 
 
 @pytest.mark.parametrize("server", ["unix:///run/kine.sock", "$(ETCD)", "10.0.0.1:2379"])
