@@ -17,7 +17,8 @@ _PORTS = {"kube-controller-manager": 10257, "kube-scheduler": 10259}
 
 def about_leaders_addresses(facts: KubeadmFacts) -> str:
     """What monitoring must change; "" where no static pod listens for others."""
-    found = [name for name in _PORTS if (pod := facts.running(name)) and not _on_loopback(pod)]
+    active = [each.active for each in facts.controllers]
+    found = [name for name in _PORTS if any(not _on_loopback(pods[name]) for pods in active if name in pods)]
     if not found:
         return ""
     ports = " and ".join(str(_PORTS[name]) for name in found)
