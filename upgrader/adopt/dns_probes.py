@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from upgrader.adopt.leaders_api import is_loopback
 from upgrader.errors import Blocked
 from upgrader.model.manifest import objects_in
 from upgrader.ports import KubeObject
@@ -39,18 +40,19 @@ def check_dns_probes(deployment: KubeObject | None, rendered: str) -> None:
         if not container.get(probe) and port not in _ports(corefile or "", plugin, port):
             raise Blocked(
                 f"Deployment kube-system/coredns has no {probe}, and the Corefile has no plugin `{plugin}` at port "
-                f"{port}, which the chart's {probe} asks; nothing was changed",
-                remedy=f"Add a line with `{plugin}` to the block of `.:53`: kubectl -n kube-system edit configmap "
-                "coredns. Or set `coredns.enabled: false` in values/kubernetes.yaml: adoption and upgrades then leave "
-                "CoreDNS unchanged.",
+                f"{port} of the pod's address, which the chart's {probe} asks; nothing was changed",
+                remedy=f"In the block of `.:53`, add a line with `{plugin}` alone, or remove the address from the one "
+                "that is there: kubectl -n kube-system edit configmap coredns. Or set `coredns.enabled: false` in "
+                "values/kubernetes.yaml: adoption and upgrades then leave CoreDNS unchanged.",
             )
 
 
 def _ports(corefile: str, plugin: str, usual: int) -> Iterator[int]:
-    """Where a plugin listens, by each of its lines."""
+    """Where a plugin listens for the kubelet, by each of its lines: not at the pod's own loopback address."""
     for line in corefile.splitlines():
         name, *words = line.partition("#")[0].replace("{", " { ").split() or [""]
         if name == plugin:
             address = words[0] if words and words[0] not in ("{", "}") else f":{usual}"
-            port = address.rpartition(":")[2]
-            yield int(port) if port.isdecimal() else usual
+            host, _, port = address.rpartition(":")
+            if not is_loopback(host.strip("[]")):
+                yield int(port) if port.isdecimal() else usual

@@ -33,8 +33,11 @@ def _check(corefile: str, *probes: str, **metadata: Any) -> None:
         (".:53 {\n    ready :8182\n    health\n}\n", ("livenessProbe",), "no readinessProbe"),
         (".:53 {\n    ready\n}\n", ("readinessProbe",), "no livenessProbe, .*`health` at port 8080"),
         (".:53 {\n    ready\n    health 0.0.0.0:8081 {\n        lameduck 5s\n    }\n}\n", (), "no livenessProbe"),
+        (".:53 {\n    ready\n    health 127.0.0.1:8080\n}\n", ("readinessProbe",), "no livenessProbe"),
+        (".:53 {\n    ready [::1]:8181\n    health\n}\n", (), "no readinessProbe"),
+        (".:53 {\n    ready localhost:8181\n    health\n}\n", (), "no readinessProbe"),
     ],
-    ids=["no ready", "a comment", "ready elsewhere", "no health", "health elsewhere"],
+    ids=["no ready", "a comment", "ready elsewhere", "no health", "health elsewhere", "loopback", "IPv6", "its name"],
 )
 def test_a_plugin_that_a_probe_asks_for_is_missing(corefile: str, probes: tuple[str, ...], lacks: str) -> None:
     """As in manifests from before kubeadm's had both: the chart's pods would never be Ready, or always restart."""
