@@ -72,7 +72,7 @@ def rehearsed(
     session: Any = SimpleNamespace(tools=tools, cluster=SimpleNamespace(controllers=()), cluster_uid=lambda: "uid-1")
     session.telling, session.settings = lambda _: session, "settings"
     session.intended = lambda emulated: ["as intended", emulated]
-    final = {(str(["as intended", None]), str(OBSERVED), "None"): PLAN}
+    final: dict[tuple[str, ...], object] = {(str(["as intended", None]), str(OBSERVED), "None"): PLAN}
     session.builder = SimpleNamespace(plan=lambda intended, *more: final[str(intended), *map(str, more)])
     planned = SimpleNamespace(session=session, plan=planned_as, observed=OBSERVED, later=())
     monkeypatch.setattr(rehearsal, "open_session", lambda *_: nullcontext(session))
