@@ -50,12 +50,13 @@ class SentProgram:
         decode: Callable[[dict[str, Any]], T],
         *words: str,
         seconds: float,
+        secrets: tuple[str, ...] = (),
         given: Iterable[bytes] | None = None,
     ) -> T:
         """Its answer, decoded. Raises as `answer` does, and HostError if `decode` raises an error for an answer of
         another form.
         """
-        answer = self.answer(hosts, host, *words, seconds=seconds, given=given)
+        answer = self.answer(hosts, host, *words, seconds=seconds, secrets=secrets, given=given)
         try:
             return decode(answer)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -71,7 +72,8 @@ class SentProgram:
         quiet: bool = False,
         given: Iterable[bytes] | None = None,
     ) -> dict[str, Any]:
-        """Its output for these arguments and `secrets`, which don't appear in any process list. `quiet`: the answer is
+        """Its output for these arguments and `secrets`, which don't appear in any process list, and may have more than
+        the 128 KiB of an argument. `quiet`: the answer is
         a secret, so errors don't repeat it. `given`: what it reads from its standard input, sent as it comes; None:
         nothing. Raises HostUnreachable; HostError if the program failed, or didn't run; what `given` raises.
         """

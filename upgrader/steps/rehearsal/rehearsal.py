@@ -62,7 +62,7 @@ class Rehearsal:
         program = SentProgram("rehearse", "rehearsal", "the rehearsal", _REMEDY, unit_command(member.use, member.work))
         result = partial(result_of, member.host.name, "")
         with renewed_lease(self.hosts, member.host, member.work):
-            return program.read(self.hosts, member.host, result, asked, seconds=UNIT_SECONDS + 60.0)
+            return program.read(self.hosts, member.host, result, seconds=UNIT_SECONDS + 60.0, secrets=(asked,))
 
 
 _REMEDY = (

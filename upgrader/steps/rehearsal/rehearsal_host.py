@@ -83,7 +83,7 @@ class RehearsalHost:
         try:
             with renewed_lease(self.hosts, self.host, work):
                 found = program.read(
-                    self.hosts, self.host, result, asked, seconds=seconds + 60.0, given=_given(data, ended)
+                    self.hosts, self.host, result, seconds=seconds + 60.0, secrets=(asked,), given=_given(data, ended)
                 )
         except BaseException:
             ended.set()

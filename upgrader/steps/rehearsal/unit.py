@@ -57,7 +57,9 @@ def asked_of(
     incoming: Mapping[str, int] | None = None,
     snapshot: str = "",
 ) -> str:
-    """What its program is asked, as `upgrader.onhost.rehearsal.rehearse` reads it. `etcd`: its image."""
+    """What its program is asked, as `upgrader.onhost.rehearsal.rehearse` reads it. `etcd`: its image. With
+    the requests of an audit log, it may be too long for an argument.
+    """
     return json.dumps(
         {
             "work": work,

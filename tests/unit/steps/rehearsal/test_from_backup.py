@@ -17,6 +17,7 @@ import pytest
 from testkit.fakes.hosts import FakeHosts
 from tests.unit.steps.backup.backups import SNAPSHOT, TAKEN
 from tests.unit.steps.backup.backups import manifest as manifest_of
+from tests.unit.steps.rehearsal.sent import asked_in
 from upgrader.adapters.age import AgeFiles
 from upgrader.errors import BackupRefused, HostError
 from upgrader.model.cluster import Host
@@ -104,7 +105,7 @@ class Site:
             return CommandResult(0, "", "")
         self.did.append("rehearse")
         size = int(command[command.index("-c", command.index("python3")) + 2])
-        self.asked["rehearse"] = json.loads(command[-1])
+        self.asked["rehearse"] = asked_in(stdin)
         with tarfile.open(fileobj=io.BytesIO(stdin[size:])) as archive:
             for entry in archive:
                 file = archive.extractfile(entry)

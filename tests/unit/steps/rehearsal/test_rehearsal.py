@@ -10,13 +10,16 @@ from typing import Any
 import pytest
 
 from testkit.fakes.hosts import FakeHosts
+from tests.unit.steps.rehearsal.sent import asked_in
 from upgrader.errors import HostError
+from upgrader.model.audit_log import Requests
 from upgrader.model.cluster import Host
 from upgrader.ports import CommandResult
 from upgrader.steps.backup.etcd_member import EtcdMember
 from upgrader.steps.backup.etcd_tools import DataSummary, SnapshotStatus
 from upgrader.steps.backup.source_member import members_to_ask
 from upgrader.steps.rehearsal import rehearsal
+from upgrader.steps.rehearsal.client_requests import ClientRequests
 from upgrader.steps.rehearsal.differences import Difference, findings_of
 from upgrader.steps.rehearsal.rehearsal import Rehearsal
 from upgrader.steps.rehearsal.servers import Server
@@ -26,6 +29,10 @@ MEMBER = EtcdMember(HOST, "registry.k8s.io/etcd:3.6.8-0", "controller-1", "", ""
 SERVER = Server("registry.k8s.io/kube-apiserver:v1.36.3", ("--allow-privileged=true",), (), "/registry")
 SERVERS = {"current": SERVER, "target": SERVER}
 FOUND = {"what": "gone", "resource": "webs.x.com", "reason": "", "count": 2, "names": ["default/one"]}
+
+
+_LONGEST_ARGUMENT = 128 << 10
+"""Of a program that Linux starts."""
 
 
 class Machine(FakeHosts):
@@ -40,7 +47,8 @@ class Machine(FakeHosts):
 
     def _run(self, _: Host, command: Sequence[str], stdin: bytes) -> CommandResult:
         at = command.index("python3")
-        self.unit, self.asked = command[:at], json.loads(command[at + 3])
+        assert max(map(len, command)) < _LONGEST_ARGUMENT
+        self.unit, self.asked = command[:at], asked_in(stdin)
         assert b"upgrader.onhost.rehearsal.rehearse" in stdin
         return CommandResult(self._code, json.dumps(self._answer), "")
 
@@ -79,6 +87,15 @@ def test_it_runs_in_a_unit_that_reaches_nothing_and_leaves_nothing() -> None:
     assert machine.asked["work"] == "/var/lib/etcd/upgrader/u1" and machine.asked["data"] == "scratch"
     assert machine.asked["requests"] == []
     assert machine.asked["servers"]["target"]["flags"] == ["--allow-privileged=true"]
+
+
+def test_requests_of_an_audit_log_may_be_many() -> None:
+    """As those of a cluster with a thousand CustomResourceDefinitions."""
+    machine = Machine({"findings": []})
+    verbs = ("create", "delete", "get", "list", "patch", "update", "watch")
+    sent = [Requests("u", "a", f"group{number}.example.com/v1", "resources", verbs, 1, "") for number in range(2000)]
+    Rehearsal(machine, (HOST,), requests=ClientRequests(sent)).run(SERVERS, lambda _: None)
+    assert len(machine.asked["requests"]) == 2000
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from testkit.fakes.hosts import FakeHosts
+from tests.unit.steps.rehearsal.sent import asked_in
 from upgrader.errors import HostError
 from upgrader.model.cluster import Host
 from upgrader.ports import CommandResult
@@ -75,7 +76,7 @@ class Machines(FakeHosts):
             return CommandResult(0, "", "")
         self.did.append(f"rehearse on {host.name}")
         at, size = command.index("python3"), int(command[command.index("-c", command.index("python3")) + 2])
-        self.unit, self.asked["rehearse"] = command[:at], json.loads(command[-1])
+        self.unit, self.asked["rehearse"] = command[:at], asked_in(stdin)
         assert b"upgrader.onhost.rehearsal.rehearse" in stdin[:size]
         with tarfile.open(fileobj=io.BytesIO(stdin[size:])) as archive:
             self.received = archive.getnames()
