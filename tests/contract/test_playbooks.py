@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -150,6 +151,23 @@ def test_a_node_is_not_left_halfway_because_another_fails(
         ansible.run(path, inventory=inventory, variables={}, limit="one,two", timeout_seconds=stretched(60))
     assert list(caught.value.hosts) == ["one"]
     assert (tmp_path / "two").exists()
+
+
+def test_playbook_that_ends_by_its_facts(
+    ansible: AnsiblePlaybooks, tmp_path: Path, inventory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It gathers facts, and `meta: end_host` leaves it nothing to do: that is a success, and that tags leave it no task
+    isn't.
+    """
+    tasks = [{"meta": "end_host", "when": "ansible_facts.system == word"}, {"command": "false"}]
+    play = tmp_path / "play.yml"
+    play.write_text(yaml.safe_dump([{"hosts": "all", "gather_facts": True, "tasks": tasks}]))
+    words = {"word": "Linux"}
+    run = partial(ansible.run, play, inventory=inventory, variables=words, timeout_seconds=stretched(60))
+    assert dict(run().changed) == {}
+    monkeypatch.setenv("ANSIBLE_RUN_TAGS", "other")
+    with pytest.raises(PlaybookError, match="ran none of its tasks"):
+        run()
 
 
 def test_missing_files_are_named(ansible: AnsiblePlaybooks, tmp_path: Path, inventory: Path) -> None:

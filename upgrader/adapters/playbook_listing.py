@@ -1,4 +1,4 @@
-"""How Ansible parses playbooks before a run: their plays, with the hosts of each."""
+"""How Ansible parses playbooks: their plays, with the hosts of each, and whether tags leave a task."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from upgrader.adapters.process_tree import end_tree
 from upgrader.errors import PlaybookError, PlaybookRefused
 from upgrader.ports import Play
 
-__all__ = ["list_plays"]
+__all__ = ["list_plays", "selects_tasks"]
 
 _TAIL_LINES = 15
 _ERROR = re.compile(r"^(?:\[ERROR\]: |ERROR! )", re.MULTILINE)
 _PLAYBOOK = "\nplaybook: "
+_TASK = re.compile(r"^      .*\tTAGS: \[", re.MULTILINE)
 _PLAY = re.compile(
     r"^    pattern: \[(?P<pattern>.*)\]\n    hosts \(\d+\):(?P<hosts>(?:\n      .*)*)",
     re.MULTILINE,
@@ -37,28 +38,48 @@ def list_plays(
     there. Raises PlaybookRefused with Ansible's message for the first playbook that it refuses, as with
     `--syntax-check`, and PlaybookError if that is unknown.
     """
-    program = shutil.which("ansible-playbook", path=environment["PATH"])
-    if program is None:
-        raise PlaybookError("ansible-playbook is not installed", remedy="upgrader doctor", begun=False)
     named = [str(path.absolute()) for path in playbooks]
-    try:
-        code, out, errors = _output(
-            [program, "--list-hosts", "--inventory", str(inventory.absolute()), *named],
-            folder,
-            environment,
-            timeout_seconds,
-        )
-    except subprocess.TimeoutExpired as error:
-        text = f"ansible-playbook --list-hosts timed out after {timeout_seconds:.0f} s"
-        raise PlaybookError(text, begun=False) from error
-    except OSError as error:
-        raise PlaybookError(f"{program}: {error.strerror}", remedy="upgrader doctor", begun=False) from error
-    listed = out.split(_PLAYBOOK)[1:]
-    if code:
-        raise PlaybookRefused(_why(errors) or f"ansible-playbook failed with exit code {code}", begun=False)
+    words = ["--list-hosts", "--inventory", str(inventory.absolute()), *named]
+    listed = _listed(words, folder, environment, timeout_seconds)
     if len(listed) != len(named):
         raise PlaybookError("ansible-playbook --list-hosts did not list the requested playbooks", begun=False)
     return tuple(tuple(_plays(text)) for text in listed)
+
+
+def selects_tasks(
+    playbook: Path,
+    *,
+    inventory: Path,
+    variables: Path,
+    folder: Path,
+    environment: Mapping[str, str],
+    timeout_seconds: float,
+) -> bool:
+    """Whether tags leave any task of a playbook, by `ansible-playbook --list-tasks`: it lists `meta` tasks, too, and no
+    gathering of facts. `variables` is a file of them; raises as `list_plays` does.
+    """
+    given = ["--inventory", str(inventory.absolute()), "--extra-vars", f"@{variables}"]
+    words = ["--list-tasks", *given, str(playbook.absolute())]
+    return any(_TASK.search(text) for text in _listed(words, folder, environment, timeout_seconds))
+
+
+def _listed(
+    words: Sequence[str], folder: Path, environment: Mapping[str, str], timeout_seconds: float
+) -> Sequence[str]:
+    """What Ansible lists of each playbook; `words` begin with the option for it."""
+    program = shutil.which("ansible-playbook", path=environment["PATH"])
+    if program is None:
+        raise PlaybookError("ansible-playbook is not installed", remedy="upgrader doctor", begun=False)
+    try:
+        code, out, errors = _output([program, *words], folder, environment, timeout_seconds)
+    except subprocess.TimeoutExpired as error:
+        text = f"ansible-playbook {words[0]} timed out after {timeout_seconds:.0f} s"
+        raise PlaybookError(text, begun=False) from error
+    except OSError as error:
+        raise PlaybookError(f"{program}: {error.strerror}", remedy="upgrader doctor", begun=False) from error
+    if code:
+        raise PlaybookRefused(_why(errors) or f"ansible-playbook failed with exit code {code}", begun=False)
+    return out.split(_PLAYBOOK)[1:]
 
 
 def _output(

@@ -16,7 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from upgrader.adapters.playbook_listing import list_plays
+from upgrader.adapters.playbook_listing import list_plays, selects_tasks
 from upgrader.adapters.process_tree import end_tree
 from upgrader.errors import PlaybookError
 from upgrader.ports import Play, PlaybookResult
@@ -77,11 +77,12 @@ class AnsiblePlaybooks:
         events = _Events()
         with tempfile.TemporaryDirectory(prefix="upgrader-ansible-") as folder:
             ending = _Ending(cancelled, time.monotonic() + timeout_seconds, Path(folder) / _PID)
+            given = _variables_file(Path(folder), variables)
             runner = ansible_runner.run(
                 private_data_dir=folder,
                 playbook=str(playbook.resolve()),
                 inventory=str(inventory.resolve()),
-                extravars=str(_variables_file(Path(folder), variables)),
+                extravars=str(given),
                 limit=_limit_argument(Path(folder), limit),
                 cmdline="--check" if check else None,
                 settings={"pexpect_timeout": 1},  # how often `cancel_callback` is asked
@@ -93,6 +94,16 @@ class AnsiblePlaybooks:
                 cancel_callback=ending.due,
             )
             status, output = ending.why or str(runner.status), _output(runner)
+            if status == "successful" and events.gathered and not events.worked:
+                # Of `meta` there are no events: `end_host` may have ended the play, by a condition on facts.
+                events.worked = selects_tasks(
+                    playbook,
+                    inventory=inventory,
+                    variables=given,
+                    folder=Path(folder),
+                    environment=_environment(Path(folder), self._bytecode),
+                    timeout_seconds=timeout_seconds,
+                )
         return _result(playbook, status, events, output, timeout_seconds, limit)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from testkit.waiting import stretched
-from upgrader.adapters.playbook_listing import list_plays
+from upgrader.adapters.playbook_listing import list_plays, selects_tasks
 from upgrader.errors import PlaybookError, PlaybookRefused
 from upgrader.ports import Play
 
@@ -81,3 +81,22 @@ def test_what_it_waits_for_ends_with_it(tmp_path: Path) -> None:
     number = (tmp_path / "program").read_text().strip()
     status = Path(f"/proc/{number}/stat")
     assert not status.exists() or status.read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+@pytest.mark.parametrize(("task", "selected"), [("", False), ("      meta\tTAGS: []\n", True)])
+def test_whether_tags_leave_a_task(tmp_path: Path, task: str, selected: bool) -> None:
+    """A play without tasks is listed with its own tags only."""
+    text = f"\nplaybook: /c/a.yml\n\n  play #1 (all): all\tTAGS: []\n    tasks:\n{task}"
+    (tmp_path / "out").write_text(text)
+    program = tmp_path / "ansible-playbook"
+    program.write_text("#!/bin/sh\nexec /bin/cat out\n")
+    program.chmod(0o700)
+    found = selects_tasks(
+        Path("/c/a.yml"),
+        inventory=Path("/c/hosts.yml"),
+        variables=Path("/c/variables"),
+        folder=tmp_path,
+        environment={"PATH": str(tmp_path)},
+        timeout_seconds=60.0,
+    )
+    assert found is selected

@@ -8,6 +8,7 @@ from typing import Any
 import ansible_runner
 import pytest
 
+from upgrader.adapters import playbooks
 from upgrader.adapters.playbooks import AnsiblePlaybooks
 from upgrader.errors import PlaybookError
 
@@ -100,9 +101,16 @@ def test_playbook_whose_tasks_no_tag_selects_fails(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, action: str
 ) -> None:
     """Ansible gathers facts, runs nothing and reports success: that step has not been done, and changed nothing."""
+    monkeypatch.setattr(playbooks, "selects_tasks", lambda *_, **__: False)
     with pytest.raises(PlaybookError, match="ran none of its tasks") as caught:
         play(monkeypatch, tmp_path, ScriptedRun("successful", ran(action, "runner_on_start"), ran(action), stats()))
     assert "ANSIBLE_RUN_TAGS" in caught.value.remedy and not caught.value.begun
+
+
+def test_playbook_that_ends_by_its_facts_succeeds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """`meta: end_host` ends an idempotent playbook on a host that has it all; Ansible has no event for that."""
+    monkeypatch.setattr(playbooks, "selects_tasks", lambda *_, **__: True)
+    assert play(monkeypatch, tmp_path, ScriptedRun("successful", ran("gather_facts"), stats())) == {}
 
 
 @pytest.mark.parametrize("kind", ["runner_on_ok", "runner_on_skipped"])
