@@ -72,10 +72,9 @@ def check_keys(hosts: Hosts, host: Host, needed: Collection[str], note: Callable
 
 
 def _keys(configuration: Mapping[str, Any]) -> Iterator[str]:
+    """As the data names them: up to the first colon, as Kubernetes allows colons in a name, and writes one after it."""
     for resource in configuration["resources"]:
-        for each in resource["providers"]:
-            for provider, settings in each.items():
-                if provider == "kms":
-                    yield f"kms {settings['name']}"
-                else:
-                    yield from (f"{provider} {key['name']}" for key in (settings or {}).get("keys") or ())
+        for one in resource["providers"]:
+            for provider, settings in one.items():
+                named = [settings] if provider == "kms" else (settings or {}).get("keys") or ()
+                yield from (f"{provider} {each['name'].partition(':')[0]}" for each in named)

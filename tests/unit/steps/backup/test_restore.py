@@ -162,6 +162,16 @@ def test_data_whose_keys_are_all_there_is_restored(site: Site) -> None:
     assert not [note for note in site.notes if "decrypt" in note]
 
 
+def test_a_key_whose_name_has_a_colon_is_known(site: Site) -> None:
+    """Kubernetes allows one, and the data doesn't show where such a name ends."""
+    with_encryption(site, "aescbc prod", "kms vault")
+    named = ENCRYPTION.replace("name: key2", 'name: "prod:2026"')
+    for host in (HOST, OTHER):
+        site.hosts.files[host.name, "/etc/kubernetes/enc.yaml"] = named.encode()
+    site.apply("prepare")
+    assert not [note for note in site.notes if "decrypt" in note]
+
+
 @pytest.mark.parametrize(
     ("told", "elsewhere", "why"),
     [
