@@ -231,6 +231,10 @@ def test_a_grace_period_that_is_too_short_is_refused(render: Render) -> None:
         render("kube-apiserver", ONE | {"gracefulShutdown": {"terminationSeconds": 20}})
     with pytest.raises(Refused, match="holdSeconds"):
         render("kube-apiserver", ONE | {"gracefulShutdown": {"holdSeconds": 40}})
+    with pytest.raises(Refused, match="holdSeconds"):  # the hold may take a second more, until the 429 begins
+        render("kube-apiserver", ONE | {"gracefulShutdown": {"holdSeconds": 20, "terminationSeconds": 36}})
+    without_hold = {"holdSeconds": 0, "watchSeconds": 0, "terminationSeconds": 16}
+    assert render("kube-apiserver", ONE | {"gracefulShutdown": without_hold}).pod(*NAME)
 
 
 @pytest.mark.parametrize(("flags", "sorted_out"), [({}, True), ({"disable-http2-serving": "true"}, False)])
