@@ -389,10 +389,12 @@ def test_all_processes_are_told_at_once(tmp_path: Path) -> None:
 
 class Api:
     """A kube-apiserver behind the checker's page, which admits a request or refuses it; `request` is what came. The
-    later ones are answered with 429 once `accepted` of them were admitted.
+    later ones are answered with 429 once `accepted` of them were admitted, or refused by a server that is `busy`.
     """
 
-    def __init__(self, held: ExitStack, tmp_path: Path, accepted: int = 0, hold_seconds: int = 1) -> None:
+    def __init__(
+        self, held: ExitStack, tmp_path: Path, accepted: int = 0, hold_seconds: int = 1, *, busy: bool = False
+    ) -> None:
         self._listener = held.enter_context(socket.create_server((PRIVATE, 0)))
         self.tokens = tmp_path / "tokens.csv"
         self.tokens.write_text("t0ken,proxy,proxy\n")
@@ -419,6 +421,7 @@ class Api:
         while b"\r\n\r\n" not in self.request:
             self.request += self.connection.recv(4096)
         self._accepted = accepted
+        self._before = b"429 Too Many Requests" if busy else b"201 Created"
         Thread(target=self._refuse, daemon=True).start()
 
     def _refuse(self) -> None:
@@ -431,7 +434,9 @@ class Api:
                 while b"SelfSubjectReview" not in later.recv(4096):
                     pass
                 self._accepted -= 1
-                later.sendall(b"HTTP/1.1 %s\r\n\r\n" % (b"201 Created" if self._accepted >= 0 else b"429 Too Many"))
+                why = b"Too many requests" if self._accepted >= 0 else b"The apiserver is shutting down"
+                status = self._before if self._accepted >= 0 else b"429 Too Many Requests"
+                later.sendall(b"HTTP/1.1 %s\r\n\r\n%s, please try again later.\n" % (status, why))
 
     def answer(self, status: str) -> str:
         """Answer the request; what the script says of it."""
@@ -452,12 +457,14 @@ def test_the_body_is_held_back(tmp_path: Path) -> None:
         assert re.search("back, [1-9] s from its signal: HTTP/1.1 201 Created; it answered 429 from", said)
 
 
-def test_the_hold_begins_with_the_429(tmp_path: Path) -> None:
+@pytest.mark.parametrize("busy", [False, True])
+def test_the_hold_begins_with_the_429(tmp_path: Path, busy: bool) -> None:
     """kube-apiserver answers 429 after its pre-shutdown hooks, which take seconds where etcd is slow: a client that
-    writes within `holdSeconds` of that is told, so the signal isn't where the time begins.
+    writes within `holdSeconds` of that is told, so the signal isn't where the time begins. A busy server's 429, of API
+    Priority and Fairness, isn't taken for it.
     """
     with ExitStack() as held:
-        api = Api(held, tmp_path, accepted=6, hold_seconds=3)  # one in at least a tenth of a second
+        api = Api(held, tmp_path, accepted=6, hold_seconds=3, busy=busy)  # one in at least a tenth of a second
         assert api.connection.recv(4096)
         said = api.answer("201 Created")
         assert re.search(r"held kube-apiserver's end back, [4-9] s .* it answered 429 from [1-5] s on", said)

@@ -141,11 +141,6 @@ others() {
 
 now() { echo "$((${EPOCHREALTIME/[.,]/} / 1000))"; } # in milliseconds
 
-sleep_until() {
-  local left=$(($1 - $(now)))
-  if ((left > 0)); then sleep "$((left / 1000)).$(printf '%03d' $((left % 1000)))"; fi
-}
-
 # While HTTP/2 connections pause, what either side sends waits in this node's buffers.
 pause_http2() { kill -STOP "$relay" 2>/dev/null; }
 resume_http2() { kill -CONT "$relay" 2>/dev/null; }
@@ -223,9 +218,9 @@ move() {
   until_goaway
 }
 
-# kube-apiserver has its end signal long before it was due, or has ended. The signal came at the end of a grace period that is
-# shorter than the drain: the kubelet gives two more seconds, in which there is no time for a pause, or for a hold. What
-# is in flight ends in them, if it can, and 429 tells all other clients to try again.
+# kube-apiserver has its end signal long before it was due, or has ended. The signal came at the end of a grace period
+# that is shorter than the drain: the kubelet gives two more seconds, in which there is no time for a pause, or for a
+# hold. What is in flight ends in them, if it can, and 429 tells all other clients to try again.
 hurry() {
   pass_signal_on
   if serves; then
@@ -248,14 +243,14 @@ send_held_request() {
   { exec 4<>"/dev/tcp/$PRIVATE_ADDRESS/$STATUS_PORT"; } 2>/dev/null && request_head >&4
 }
 
-# Whether kube-apiserver answers 429 by now.
+# Whether kube-apiserver answers 429 by now, and not as it is busy: that is a 429 with other words.
 refuses() {
   local answer=''
   {
     { request_head; printf '%s' "$BODY"; } >&5
-    read -r -t 0.5 answer <&5
+    read -r -t 0.5 -N 4096 answer <&5
   } 2>/dev/null 5<>"/dev/tcp/$PRIVATE_ADDRESS/$STATUS_PORT"
-  [[ $answer == *' 429 '* ]]
+  [[ $answer == *' 429 '*'shutting down'* ]]
 }
 
 # Makes kube-apiserver answer 429 for HOLD_SECONDS, or until only HTTP/2 connections are open. Otherwise it closes its
