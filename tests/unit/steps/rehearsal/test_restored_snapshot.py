@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from testkit.waiting import stretched
 from upgrader.onhost.common.questions import Failed
 from upgrader.onhost.rehearsal import rehearse
 from upgrader.onhost.rehearsal.processes import Processes
@@ -59,6 +60,6 @@ def test_both_servers_share_the_memory_of_a_rehearsal(tmp_path: Path) -> None:
     assert 2 * int(limits["GOMEMLIMIT"]) == (2 << 30) * 3 // 4, "etcd and the program itself have the rest"
     processes = Processes(str(tmp_path))
     processes.start("env", ["/usr/bin/env"], limits)
-    assert processes.wait("env", lambda: "not yet", 60.0).startswith("it exited with code 0")
+    assert processes.wait("env", lambda: "not yet", stretched(60)).startswith("it exited with code 0")
     names = {line.partition("=")[0] for line in (tmp_path / "env.log").read_text().splitlines()}
     assert names == {"PATH", "GOGC", "GOMEMLIMIT"}
