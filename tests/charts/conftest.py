@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -83,3 +84,18 @@ def render() -> Render:
         return Rendered(text(chart, json.dumps({**_REQUIRED.get(chart, {}), **(values or {})}), namespace))
 
     return work
+
+
+@pytest.fixture(autouse=True)
+def no_signal_is_ignored() -> Iterator[None]:
+    """Scripts begin as in a container. What nohup, or a shell that runs pytest in the background, ignores would stay
+    ignored in them: a shell can't trap that.
+    """
+    ignored = [
+        each for each in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP) if signal.getsignal(each) == signal.SIG_IGN
+    ]
+    for each in ignored:
+        signal.signal(each, signal.SIG_DFL)
+    yield
+    for each in ignored:
+        signal.signal(each, signal.SIG_IGN)
