@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from upgrader.app.explanations import all_codes
-from upgrader.model.exit_codes import EXIT_CODES
+from upgrader.model.exit_code_meanings import EXIT_CODES
 
 __all__ = ["exit_codes_page", "render"]
 

@@ -21,7 +21,8 @@ from upgrader.config.yaml_document import shown
 from upgrader.engine.execution.cordoned_nodes import cordoned
 from upgrader.engine.execution.runner import Runner, RunResult
 from upgrader.engine.execution.stop_request import StopRequest, stop_on_signals
-from upgrader.engine.history.past_runs import newest_run, prune
+from upgrader.engine.history.kept_runs import prune
+from upgrader.engine.history.past_runs import newest_run
 from upgrader.engine.journal.journal_file import JOURNAL, Journal, read_journal
 from upgrader.engine.locks.group_notes import GroupNotes
 from upgrader.engine.state.event_fold import fold

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from upgrader.config.gates_yaml import GateSection, MetricGateSection
+from upgrader.config.pipeline_gates_yaml import GateSection, MetricGateSection
 from upgrader.config.yaml_document import Document, KeyPath
 from upgrader.errors import ConfigError
 from upgrader.model.settings import GatePolicy, MetricGateSettings, StepGate, WorkloadGate

@@ -10,9 +10,9 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag, field_validator
 
 from upgrader.config.age_recipient import check_recipient
 from upgrader.config.etcd_yaml import EtcdSection
-from upgrader.config.gates_yaml import AnyGate, MetricGateSection
 from upgrader.config.nodes_yaml import NodesSection
 from upgrader.config.observability_yaml import ObservabilitySection
+from upgrader.config.pipeline_gates_yaml import AnyGate, MetricGateSection
 from upgrader.config.section import ApprovalSection, Duration, NodeShare, StepAvailabilitySection, Text, Version
 from upgrader.config.section import Section as _Model
 from upgrader.model.health_before import NONE, IntOrPercent

@@ -5,7 +5,7 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
-from upgrader.config.gates_yaml import METRIC_TAG, WORKLOAD_TAG
+from upgrader.config.pipeline_gates_yaml import METRIC_TAG, WORKLOAD_TAG
 from upgrader.config.upgrader_yaml import PLAYBOOK_TAG, RELEASE_TAG
 from upgrader.config.yaml_document import Document, KeyPath, shown
 from upgrader.errors import ConfigError

@@ -12,7 +12,7 @@ from upgrader.model.release import RestorePoint
 from upgrader.pipeline import GateRun, Pipeline, PipelineStep
 from upgrader.ports import Clock, Helm, Hosts, Kube, Recovery
 from upgrader.recover.diagnosis.diagnose import Diagnosis
-from upgrader.recover.restoring.actions import Attempts, next_actions
+from upgrader.recover.restoring.next_actions import Attempts, next_actions
 from upgrader.recover.steps.hand_over import HandOverStep
 from upgrader.recover.steps.release_gate import ReleaseGate
 from upgrader.recover.steps.release_recovery import ReleaseRecoveryStep

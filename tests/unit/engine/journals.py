@@ -11,16 +11,18 @@ from upgrader.engine.history.journal_in_secrets import ClusterReplicas
 from upgrader.engine.history.journal_on_controllers import CONTROLLER_RUNS, ControllerReplicas
 from upgrader.engine.journal.journal_file import JOURNAL, Journal
 from upgrader.model.cluster import Host
-from upgrader.model.event import Event, RunResumed, RunStarted
+from upgrader.model.event import Event, RunEnded, RunResumed, RunStarted
+from upgrader.model.outcome import RunOutcome
 from upgrader.model.run_kind import RunKind
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import CommandResult
 
 RUN = "20260101T000000-v1.37.1"
+TARGET = KubernetesVersion(1, 37, 1)
 OLDER = "20251231T000000-v1.36.3"
 ONE, TWO = Host("controller-1", "10.0.0.11"), Host("controller-2", "10.0.0.12")
 RESUMED = RunResumed(RUN, "bob@desk")
-STARTED = RunStarted(RUN, RunKind.UPGRADE, ("a", "b"), f"runs/{RUN}", KubernetesVersion(1, 37, 1))
+STARTED = RunStarted(RUN, RunKind.UPGRADE, ("a", "b"), f"runs/{RUN}", TARGET)
 
 
 def journal_of(folder: Path, run: str, *events: Event) -> bytes:
@@ -32,6 +34,19 @@ def journal_of(folder: Path, run: str, *events: Event) -> bytes:
         journal.emit(event)
     journal.close()
     return path.read_bytes()
+
+
+def a_run(runs: Path, day: int, outcome: RunOutcome | None = "succeeded", kind: RunKind = RunKind.UPGRADE) -> str:
+    """The folder of a run that ended so (None: it was killed); returns its name."""
+    name = f"202601{day:02}T120000-{TARGET if kind is RunKind.UPGRADE else kind}"
+    folder = runs / name
+    folder.mkdir(parents=True)
+    journal = Journal(folder / JOURNAL, FakeClock())
+    journal.emit(RunStarted(name, kind, ("a",), str(folder), TARGET if kind is RunKind.UPGRADE else None))
+    if outcome:
+        journal.emit(RunEnded(name, outcome, 1.0))
+    journal.close()
+    return name
 
 
 class Places:

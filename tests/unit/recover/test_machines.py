@@ -11,8 +11,8 @@ from tests.unit.recover.controllers import ACTIVE_PATH, controller, generation
 from upgrader.errors import HostError
 from upgrader.model.workload import CHECKPOINT_OF
 from upgrader.ports import CommandResult
-from upgrader.recover.restoring.actions import StartStandby, StartUnit, StopInstances
 from upgrader.recover.restoring.host_actions import HostActions
+from upgrader.recover.restoring.next_actions import StartStandby, StartUnit, StopInstances
 
 HOST = controller().host
 PUT = StartStandby(HOST, generation(4), ACTIVE_PATH)

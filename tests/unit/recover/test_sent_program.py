@@ -21,8 +21,8 @@ from upgrader.onhost.sending.etcd_answers import ask_etcd
 from upgrader.onhost.sending.sent_program import SentProgram
 from upgrader.onhost.sending.shipped_program import program
 from upgrader.ports import CommandResult
-from upgrader.recover.restoring.actions import StopInstances
 from upgrader.recover.restoring.host_actions import HostActions
+from upgrader.recover.restoring.next_actions import StopInstances
 from upgrader.steps.backup.etcd_member import EtcdMember
 from upgrader.steps.backup.etcd_tools import EtcdTools
 from upgrader.steps.etcd.on_hosts import EtcdOnHosts

@@ -48,9 +48,9 @@ from upgrader.pipeline import GateRun, Pipeline, PipelineStep
 from upgrader.steps.release.down_workers import DownWorkers
 from upgrader.steps.release.free_release import FreeReleaseStep
 from upgrader.steps.release.helm_release import ChartStep
+from upgrader.steps.release.interrupted_release import ReleaseInspector
 from upgrader.steps.release.past_down_nodes import PastDownNodes
 from upgrader.steps.release.plan import IntendedRelease
-from upgrader.steps.release.release_inspector import ReleaseInspector
 
 DOWN, UP = "worker-2", ("controller-1", "worker-1", "worker-3")
 AGENT = WorkloadRef("DaemonSet", NAMESPACE, "agent")

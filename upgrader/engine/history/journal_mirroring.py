@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from upgrader.engine.history.journal_replicas import JournalReplica
-from upgrader.engine.history.past_runs import surplus
+from upgrader.engine.history.kept_runs import surplus
 from upgrader.engine.journal.journal_file import parse_journal
 from upgrader.engine.state.event_fold import fold
 from upgrader.engine.state.run_state import RunState

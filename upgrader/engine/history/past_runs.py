@@ -1,9 +1,7 @@
-"""The runs of a cluster folder: how each ended, and which of them may be removed."""
+"""The runs of a cluster folder, and how each ended."""
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,13 +19,10 @@ __all__ = [
     "newest_name",
     "newest_run",
     "newest_upgrade",
+    "past_run",
     "past_runs",
-    "prune",
     "run_named",
-    "surplus",
 ]
-
-_REMOVING = ".removing-"
 
 
 @dataclass(frozen=True)
@@ -71,7 +66,7 @@ class PastRun:
 
 def past_runs(runs: Path) -> tuple[PastRun, ...]:
     """All runs in a cluster's `runs` folder, oldest first."""
-    return tuple(map(_past_run, run_folders(runs)))
+    return tuple(map(past_run, run_folders(runs)))
 
 
 def newest_name(runs: Path) -> str:
@@ -83,7 +78,7 @@ def newest_name(runs: Path) -> str:
 def newest_run(runs: Path) -> PastRun | None:
     """The newest run; None when there is none."""
     folders = run_folders(runs)
-    return _past_run(folders[-1]) if folders else None
+    return past_run(folders[-1]) if folders else None
 
 
 def newest_upgrade(runs: Path, *, after: str = "") -> PastRun | None:
@@ -92,13 +87,13 @@ def newest_upgrade(runs: Path, *, after: str = "") -> PastRun | None:
     """
     folders = run_folders(runs)
     older = next((number for number, folder in enumerate(folders, 1) if folder.name == after), 0)
-    found = map(_past_run, reversed(folders[older:]))
+    found = map(past_run, reversed(folders[older:]))
     return next((run for run in found if run.problem or run.state.is_upgrade), None)
 
 
 def run_named(runs: Path, name: str) -> PastRun | None:
     """The run of that name, without a look into any other journal; None where there is none."""
-    return next((_past_run(folder) for folder in run_folders(runs) if folder.name == name), None)
+    return next((past_run(folder) for folder in run_folders(runs) if folder.name == name), None)
 
 
 def highest_sequence(runs: Path) -> int:
@@ -106,54 +101,8 @@ def highest_sequence(runs: Path) -> int:
     return max(map(sequence_of, run_folders(runs)), default=0)
 
 
-def prune(runs: Path, keep: int) -> tuple[str, ...]:
-    """Remove all but the newest `keep` (≥ 1) runs and the upgrades that are needed; returns the names of the removed.
-
-    See `surplus` for which those are. Only folders with a run's name are touched. Raises UsageError for one that can't
-    be removed.
-    """
-    try:
-        return _prune(runs, keep)
-    except OSError as error:
-        raise UsageError(
-            f"{error.filename or runs}, of an old run, can't be removed: {error.strerror}; nothing was changed",
-            remedy="Remove it by hand, or raise policy.keepRuns in upgrader.yaml.",
-        ) from error
-
-
-def surplus(names: Sequence[str], state: Callable[[str], RunState], keep: int) -> tuple[str, ...]:
-    """The runs that may be removed: all but the newest `keep`, and the upgrades that are still needed.
-
-    Those are the last one, which can be resumed or rolled back, and the last that succeeded, however many runs of
-    `recover` and `adopt` came after. `names` are oldest first; `state` is a run's, empty where its journal is invalid.
-    """
-    old = tuple(names[:-keep])
-    if not old:
-        return ()
-    needed: set[str] = set()
-    for name in reversed(names):  # the newest is usually both, so that no other journal is read
-        found = state(name)
-        succeeded = found.is_upgrade and found.outcome == "succeeded"
-        if succeeded or (found.is_upgrade and not needed):
-            needed.add(name)
-        if succeeded:
-            break
-    return tuple(name for name in old if name not in needed)
-
-
-def _prune(runs: Path, keep: int) -> tuple[str, ...]:
-    names = [folder.name for folder in run_folders(runs)]
-    removed = surplus(names, lambda name: _past_run(runs / name).state, keep)
-    old = [runs / name for name in removed]
-    for folder in old:
-        # Renamed first, so that a crash during the removal leaves no run without a journal.
-        folder.rename(folder.with_name(_REMOVING + folder.name))
-    for folder in runs.glob(f"{_REMOVING}*"):
-        shutil.rmtree(folder)
-    return removed
-
-
-def _past_run(folder: Path) -> PastRun:
+def past_run(folder: Path) -> PastRun:
+    """The run of this folder."""
     try:
         return PastRun(folder, fold(each_record(folder / JOURNAL)))
     except UsageError as error:

@@ -15,8 +15,15 @@ from upgrader.gates.rollback_needs import refusal
 from upgrader.ports import Clock, Hosts, Kube
 from upgrader.recover.diagnosis.diagnose import Diagnosis
 from upgrader.recover.diagnosis.examiner import read_api
-from upgrader.recover.restoring.actions import Action, Attempts, StartStandby, StopInstances, next_actions, remember
 from upgrader.recover.restoring.host_actions import HostActions
+from upgrader.recover.restoring.next_actions import (
+    Action,
+    Attempts,
+    StartStandby,
+    StopInstances,
+    next_actions,
+    remember,
+)
 from upgrader.recover.restoring.retire_pod import retire
 from upgrader.wait_and_retry import wait_until
 

@@ -12,7 +12,7 @@ from upgrader.model.cluster import Host
 from upgrader.onhost.node.disk_layout import is_foreign
 from upgrader.onhost.sending.sent_program import SentProgram
 from upgrader.ports import Hosts
-from upgrader.recover.restoring.actions import Action, StartStandby, StartUnit, StopInstances
+from upgrader.recover.restoring.next_actions import Action, StartStandby, StartUnit, StopInstances
 
 __all__ = ["HostActions"]
 

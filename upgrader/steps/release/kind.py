@@ -24,8 +24,8 @@ from upgrader.steps.plan import Plan, planned_of
 from upgrader.steps.release.down_workers import DownWorkers
 from upgrader.steps.release.free_release import FreeReleaseStep
 from upgrader.steps.release.helm_release import ChartStep
+from upgrader.steps.release.interrupted_release import ReleaseInspector
 from upgrader.steps.release.plan import PlannedRelease
-from upgrader.steps.release.release_inspector import ReleaseInspector
 from upgrader.steps.release.unseen_scheduler import UnseenScheduler, has_scheduler
 from upgrader.steps.step_kind import PlannedKind, Undoing, not_named
 from upgrader.steps.verify import VerifyStep

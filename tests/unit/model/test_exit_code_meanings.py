@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from upgrader.errors import UpgraderError
-from upgrader.model.exit_codes import EXIT_CODES
+from upgrader.model.exit_code_meanings import EXIT_CODES
 
 _WITHOUT_AN_ERROR = {0, 7, 130}
 """Done; something to do, of commands that ask; interrupted."""

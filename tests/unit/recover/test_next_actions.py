@@ -10,7 +10,7 @@ from tests.unit.recover.controllers import ACTIVE_PATH, controller, generation
 from upgrader.model.cluster import Host
 from upgrader.onhost.sending.host_facts import Container, Endpoint, Unit, Unknown
 from upgrader.recover.diagnosis.diagnose import Controller
-from upgrader.recover.restoring.actions import (
+from upgrader.recover.restoring.next_actions import (
     BESIDE_SECONDS,
     PARENT_SECONDS,
     STAGGER_SECONDS,

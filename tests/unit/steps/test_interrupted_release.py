@@ -12,7 +12,7 @@ from testkit.fakes.helm import FakeHelm
 from upgrader.errors import ReleaseLocked, StepFailed
 from upgrader.model.release import ReleaseSpec, RestorePoint
 from upgrader.steps.release.free_release import FreeReleaseStep
-from upgrader.steps.release.release_inspector import ReleaseInspector
+from upgrader.steps.release.interrupted_release import ReleaseInspector
 
 TIMEOUT = 300.0
 POINT = RestorePoint("app", "default", 1)
