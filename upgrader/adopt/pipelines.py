@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from upgrader.adopt.accept_queues import ResetQueuesStep, SetQueuesStep
+from upgrader.adopt.addon_originals import Originals, SaveOriginalsStep
+from upgrader.adopt.addon_originals_check import taken_over
 from upgrader.adopt.facts import ControllerFacts, KubeadmFacts
 from upgrader.adopt.kubeconfigs_step import KubeconfigsStep
 from upgrader.adopt.leaders_api import OwnServer
 from upgrader.adopt.manifest_step import PortSharingStep, RestoreStep, RetireStep, StaticPods, shares_port
 from upgrader.adopt.one_by_one import InTurnStep, WithdrawStep
-from upgrader.adopt.originals import Originals, SaveOriginalsStep
-from upgrader.adopt.originals_check import taken_over
 from upgrader.adopt.release_step import ForgetCheckpointsStep, NewCheckpointsStep, TakeOverStep, UninstallStep
 from upgrader.adopt.running_addons import RunningAddons
 from upgrader.model.cluster import Cluster, Host

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from upgrader.adopt.originals import Originals
-from upgrader.adopt.originals_check import TAKEN_OVER, add_ons
+from upgrader.adopt.addon_originals import Originals
+from upgrader.adopt.addon_originals_check import TAKEN_OVER, add_ons
 from upgrader.adopt.running_addons import NOTHING_RUNS, RunningAddons
 from upgrader.errors import RollbackFailed
 from upgrader.model.cluster import Host

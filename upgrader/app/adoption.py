@@ -10,6 +10,7 @@ from typing import Any
 
 from upgrader.adopt.added_files import check_added_files
 from upgrader.adopt.added_flags import added_flags
+from upgrader.adopt.addon_originals import Originals
 from upgrader.adopt.addon_parts import left_alone
 from upgrader.adopt.advertised import check_advertised
 from upgrader.adopt.container_runtime import check_container_runtime
@@ -20,7 +21,6 @@ from upgrader.adopt.leaders_api import OwnServer, aliases_of, leaders_servers
 from upgrader.adopt.local_proxies import check_local_proxies
 from upgrader.adopt.low_port import check_low_port
 from upgrader.adopt.node_addresses import node_addresses
-from upgrader.adopt.originals import Originals
 from upgrader.adopt.other_manifests import check_other_manifests
 from upgrader.adopt.pipelines import adopt_pipeline, adopting, needs_port_sharing, undo_pipeline
 from upgrader.adopt.referred_files import with_single_files

@@ -18,8 +18,8 @@ from typing import Any
 import yaml
 
 from upgrader import fast_yaml
+from upgrader.adopt.addon_originals_check import SYSTEM, TAKEN_OVER, add_ons, check_names, kind_of
 from upgrader.adopt.facts import at_version
-from upgrader.adopt.originals_check import SYSTEM, TAKEN_OVER, add_ons, check_names, kind_of
 from upgrader.adopt.running_addons import NOTHING_RUNS, RunningAddons, as_running
 from upgrader.errors import ApiError, StepFailed
 from upgrader.model.cluster import Host

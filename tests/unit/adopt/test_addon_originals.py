@@ -13,8 +13,8 @@ import yaml
 from testkit.fakes.helm import FakeHelm
 from testkit.fakes.hosts import FakeHosts
 from testkit.fakes.kube import FakeKube
-from upgrader.adopt.originals import FILE, KEY, STORE, Originals, SaveOriginalsStep
-from upgrader.adopt.originals_check import taken_over
+from upgrader.adopt.addon_originals import FILE, KEY, STORE, Originals, SaveOriginalsStep
+from upgrader.adopt.addon_originals_check import taken_over
 from upgrader.adopt.release_step import UninstallStep
 from upgrader.adopt.running_addons import addons_in
 from upgrader.errors import StepFailed
