@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from upgrader.adopt.node_withdrawal import withdrawn
 from upgrader.adopt.one_by_one import InTurnStep
-from upgrader.adopt.withdrawal import withdrawn
 from upgrader.errors import StepFailed
 from upgrader.model.cluster import Host
 from upgrader.model.manifest import objects_in

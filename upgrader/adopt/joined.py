@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from upgrader.adopt.facts import ControllerFacts
-from upgrader.adopt.withdrawal import CONTROL_PLANE
+from upgrader.adopt.node_withdrawal import CONTROL_PLANE
 from upgrader.errors import Blocked, UsageError
 from upgrader.model.cluster import Cluster
 from upgrader.model.manifest import objects_in

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from upgrader.adopt.withdrawal import mark_left_out, pods_on, withdraw
+from upgrader.adopt.node_withdrawal import mark_left_out, pods_on, withdraw
 from upgrader.errors import StepFailed
 from upgrader.gates.node_health import is_unreachable
 from upgrader.model.cluster import Host

@@ -11,8 +11,8 @@ from upgrader.adopt.etcd_membership import MemberToRemove, change_members
 from upgrader.adopt.facts import COMPONENTS
 from upgrader.adopt.leading_to import canonical
 from upgrader.adopt.manifest_step import StaticPods
+from upgrader.adopt.node_withdrawal import pods_on, withdraw
 from upgrader.adopt.release_step import FORGET
-from upgrader.adopt.withdrawal import pods_on, withdraw
 from upgrader.errors import HostError, StepFailed
 from upgrader.model.cluster import Host
 from upgrader.ports import Clock, Hosts, Kind, Kube

@@ -22,8 +22,8 @@ from upgrader.adopt.leaving import (
 )
 from upgrader.adopt.left_out_pipeline import Return
 from upgrader.adopt.node_addresses import node_addresses
+from upgrader.adopt.node_withdrawal import check_chosen_by_label
 from upgrader.adopt.removal_pipeline import Removal
-from upgrader.adopt.withdrawal import check_chosen_by_label
 from upgrader.app.as_installed import observe_installed
 from upgrader.app.execution import FinishedRun, NewRun, execute_run
 from upgrader.app.finalize import refuse_unended

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from upgrader.adopt.left_out_pipeline import LeavingOut, Return
-from upgrader.adopt.withdrawal import check_chosen_by_label
+from upgrader.adopt.node_withdrawal import check_chosen_by_label
 from upgrader.app.as_installed import observe_installed
 from upgrader.app.execution import FinishedRun, NewRun, execute_run
 from upgrader.app.expired_certificates import refuse_expired

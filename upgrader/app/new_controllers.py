@@ -18,12 +18,12 @@ from upgrader.adopt.joined_pipeline import JoinedControllers
 from upgrader.adopt.leaders_api import OwnServer, aliases_of, leaders_servers
 from upgrader.adopt.low_port import check_low_port
 from upgrader.adopt.node_addresses import node_address, node_addresses
+from upgrader.adopt.node_withdrawal import check_chosen_by_label
 from upgrader.adopt.other_manifests import check_other_manifests
 from upgrader.adopt.parts_that_go import parts_that_go
 from upgrader.adopt.readable_files import check_readable
 from upgrader.adopt.referred_files import mounted_by_file, opened_files, referred_to
 from upgrader.adopt.static_pod_parts import check_static_pods
-from upgrader.adopt.withdrawal import check_chosen_by_label
 from upgrader.app.adoption import ProposedAdoption
 from upgrader.app.as_installed import observe_installed
 from upgrader.app.finalize import refuse_unended

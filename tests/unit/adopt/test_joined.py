@@ -19,7 +19,7 @@ from upgrader.adopt.joined import (
     joined,
     running_version,
 )
-from upgrader.adopt.withdrawal import CONTROL_PLANE
+from upgrader.adopt.node_withdrawal import CONTROL_PLANE
 from upgrader.errors import Blocked
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.version import KubernetesVersion

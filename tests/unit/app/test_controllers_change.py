@@ -21,8 +21,8 @@ from tests.unit.app.test_upgrade import FakeSession
 from tests.unit.engine.killing import FROM, TO, World
 from tests.unit.gates.builders import add_node
 from upgrader.adopt.facts import MANIFESTS
+from upgrader.adopt.node_withdrawal import CONTROL_PLANE
 from upgrader.adopt.removal_steps import LeaveEtcdStep
-from upgrader.adopt.withdrawal import CONTROL_PLANE
 from upgrader.app import controller_removal, new_controllers
 from upgrader.app.controller_removal import LeavingController, ProposedRemoval, leaving_controller
 from upgrader.app.front_end import FrontEnd

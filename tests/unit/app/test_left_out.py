@@ -17,7 +17,7 @@ from testkit.pki import CertificateAuthority, encoded, printed
 from tests.unit.app.test_controllers_change import LAST, NAMES, Place, healthy_place
 from tests.unit.app.test_upgrade import FakeSession
 from tests.unit.engine.killing import FROM, TO
-from upgrader.adopt.withdrawal import CONTROL_PLANE
+from upgrader.adopt.node_withdrawal import CONTROL_PLANE
 from upgrader.app import backup, controller_removal, existing_run, left_out, recovery, upgrade
 from upgrader.app.front_end import READS_FOLDER, FrontEnd
 from upgrader.app.left_out import ProposedChange, WantedUpgrade, propose_leaving_out, propose_return
