@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from upgrader.adopt.accept_queues import SetQueuesStep
 from upgrader.adopt.facts import ControllerFacts
-from upgrader.adopt.growing import GrowStep, SettleEndpointsStep, fixed_endpoints, keeping_endpoints
+from upgrader.adopt.joined_steps import GrowStep, SettleEndpointsStep, fixed_endpoints, keeping_endpoints
 from upgrader.adopt.kubeconfigs_step import KubeconfigsStep
 from upgrader.adopt.leaders_api import OwnServer
 from upgrader.adopt.manifest_step import PortSharingStep, RetireStep, StaticPods

@@ -17,8 +17,8 @@ from tests.unit.adopt.kubeadm_cluster import FLAGS, facts, static_pod
 from upgrader.adopt.accept_queues import ResetQueuesStep, SetQueuesStep
 from upgrader.adopt.etcd_membership import MemberToRemove
 from upgrader.adopt.facts import ControllerFacts
-from upgrader.adopt.growing import GrowStep
 from upgrader.adopt.joined_pipeline import JoinedControllers
+from upgrader.adopt.joined_steps import GrowStep
 from upgrader.adopt.leaders_api import OwnServer
 from upgrader.adopt.one_by_one import WithdrawStep
 from upgrader.adopt.pipelines import adopt_pipeline, undo_pipeline

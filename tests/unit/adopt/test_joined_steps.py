@@ -12,7 +12,7 @@ from testkit.fakes.clock import FakeClock
 from testkit.fakes.helm import FakeHelm
 from testkit.fakes.kube import FakeKube
 from upgrader.adopt.counted_values import counted
-from upgrader.adopt.growing import GrowStep, SettleEndpointsStep, fixed_endpoints, keeping_endpoints
+from upgrader.adopt.joined_steps import GrowStep, SettleEndpointsStep, fixed_endpoints, keeping_endpoints
 from upgrader.adopt.node_withdrawal import CONTROL_PLANE, check_chosen_by_label, withdraw
 from upgrader.errors import Blocked, HelmError, StepFailed
 from upgrader.model.cluster import Host
