@@ -14,13 +14,13 @@ from upgrader.adopt.container_runtime import check_container_runtime
 from upgrader.adopt.facts import ControllerFacts, read_controllers
 from upgrader.adopt.health_requests import check_health_requests
 from upgrader.adopt.joined import check_listed, check_node_files, check_version, joined
+from upgrader.adopt.joined_differences import parts_that_go
 from upgrader.adopt.joined_pipeline import JoinedControllers
 from upgrader.adopt.leaders_api import OwnServer, aliases_of, leaders_servers
 from upgrader.adopt.low_port import check_low_port
 from upgrader.adopt.node_addresses import node_address, node_addresses
 from upgrader.adopt.node_withdrawal import check_chosen_by_label
 from upgrader.adopt.other_manifests import check_other_manifests
-from upgrader.adopt.parts_that_go import parts_that_go
 from upgrader.adopt.readable_files import check_readable
 from upgrader.adopt.referred_files import mounted_by_file, opened_files, referred_to
 from upgrader.adopt.static_pod_parts import check_static_pods

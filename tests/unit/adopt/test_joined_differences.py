@@ -9,7 +9,7 @@ import yaml
 
 from tests.unit.adopt.kubeadm_pods import kubeadm_pod, volume
 from upgrader.adopt.facts import ControllerFacts, StaticPod
-from upgrader.adopt.parts_that_go import parts_that_go
+from upgrader.adopt.joined_differences import parts_that_go
 from upgrader.model.cluster import Host
 
 PKI = "/etc/kubernetes/pki"
