@@ -17,9 +17,9 @@ from cryptography import x509
 
 from upgrader.adopt.files_as_yaml import servers_in
 from upgrader.adopt.hosts_file import read_hosts_file
-from upgrader.adopt.leading_to import resolved
 from upgrader.adopt.listeners import Listeners, read_listeners
 from upgrader.adopt.local_clients import local_names
+from upgrader.adopt.names_of_one_controller import resolved
 from upgrader.adopt.node_addresses import node_address
 from upgrader.errors import Blocked
 from upgrader.model.cluster import Host

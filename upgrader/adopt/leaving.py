@@ -9,7 +9,7 @@ from contextlib import suppress
 from urllib.parse import urlsplit
 
 from upgrader.adopt.client_addresses import local_addresses
-from upgrader.adopt.leading_to import canonical
+from upgrader.adopt.names_of_one_controller import canonical
 from upgrader.errors import Blocked, HostError, HostSilent, UsageError
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.config_text import read_config

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 from upgrader import fast_yaml
 from upgrader.adopt.etcd_membership import MemberToRemove, change_members
 from upgrader.adopt.facts import COMPONENTS
-from upgrader.adopt.leading_to import canonical
 from upgrader.adopt.manifest_step import StaticPods
+from upgrader.adopt.names_of_one_controller import canonical
 from upgrader.adopt.node_withdrawal import pods_on, withdraw
 from upgrader.adopt.release_step import FORGET
 from upgrader.errors import HostError, StepFailed

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from upgrader.adopt.etcd_membership import MemberToRemove, etcd_servers, member_to_remove
-from upgrader.adopt.leading_to import check_endpoints, host_of
 from upgrader.adopt.leaving import (
     check_etcd_servers,
     control_plane_endpoint,
@@ -21,6 +20,7 @@ from upgrader.adopt.leaving import (
     why_silent,
 )
 from upgrader.adopt.left_out_pipeline import Return
+from upgrader.adopt.names_of_one_controller import check_endpoints, host_of
 from upgrader.adopt.node_addresses import node_addresses
 from upgrader.adopt.node_withdrawal import check_chosen_by_label
 from upgrader.adopt.removal_pipeline import Removal

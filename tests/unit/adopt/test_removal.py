@@ -13,8 +13,8 @@ from testkit.fakes.hosts import FakeHosts
 from testkit.fakes.kube import FakeKube
 from upgrader.adopt.etcd_membership import MemberToRemove, change_members
 from upgrader.adopt.facts import MANIFESTS
-from upgrader.adopt.leading_to import check_endpoints, host_of
 from upgrader.adopt.manifest_step import REMOVED, StaticPods
+from upgrader.adopt.names_of_one_controller import check_endpoints, host_of
 from upgrader.adopt.removal_steps import (
     DeleteNodeStep,
     ForgetOneStep,
