@@ -70,7 +70,7 @@ def _outgoing(hosts: Hosts, member: EtcdMember, servers: Mapping[str, Server]) -
     def outgoing(answer: dict[str, Any]) -> _Outgoing:
         return _Outgoing(tuple(map(str, answer["files"])), int(answer["file_count"]), int(answer["byte_count"]))
 
-    program = SentProgram("outgoing", "rehearsal", "the rehearsal's files", _STAY)
+    program = SentProgram("files_to_send", "rehearsal", "the rehearsal's files", _STAY)
     return program.read(hosts, member.host, outgoing, json.dumps(asked), seconds=_MEASURE_SECONDS)
 
 

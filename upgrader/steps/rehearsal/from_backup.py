@@ -11,7 +11,7 @@ from itertools import chain
 
 from upgrader.errors import BackupRefused, HostError
 from upgrader.model.cluster import Host
-from upgrader.onhost.rehearsal.outgoing import names_files
+from upgrader.onhost.rehearsal.files_to_send import names_files
 from upgrader.ports import Hosts
 from upgrader.steps.backup.archive import ChunkReader, archive_end, entry
 from upgrader.steps.backup.etcd_member import read_member

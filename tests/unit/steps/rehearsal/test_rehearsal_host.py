@@ -49,7 +49,7 @@ class Machines(FakeHosts):
         self.unit: Sequence[str] = ()
         self.received: list[str] = []
         """The names in the archive."""
-        self.outgoing: dict[str, Any] = {"files": [KEYS, ADMISSION], "file_count": 4, "byte_count": 100}
+        self.files_to_send: dict[str, Any] = {"files": [KEYS, ADMISSION], "file_count": 4, "byte_count": 100}
         self._ready, self._found = ready or {}, found or FOUND
         self.commands |= {"python3": self._program, "sh": self._shell, "tar": self._tar}
         self.commands["touch"] = CommandResult(0, "", "")
@@ -59,7 +59,7 @@ class Machines(FakeHosts):
         name = stdin.decode().rsplit("upgrader.onhost.rehearsal.", 1)[1].split()[0]
         self.did.append(f"{name} on {host.name}")
         self.asked[name] = json.loads(command[-1])
-        return CommandResult(0, json.dumps({"ready": self._ready, "outgoing": self.outgoing}[name]), "")
+        return CommandResult(0, json.dumps({"ready": self._ready, "files_to_send": self.files_to_send}[name]), "")
 
     def _tar(self, host: Host, command: Sequence[str], _: bytes) -> CommandResult:
         self.did.append(f"tar on {host.name}")
@@ -112,7 +112,7 @@ def test_the_data_is_piped_into_a_unit_of_the_host(snapshot: list[str]) -> None:
     result = rehearse(machines, notes.append)
     assert machines.did == [
         "ready on build-1",
-        "outgoing on controller-1",
+        "files_to_send on controller-1",
         "tar on controller-1",
         "rehearse on build-1",
         f"remove {WORK} on build-1",
@@ -171,7 +171,7 @@ def test_flags_name_the_files_where_they_arrive() -> None:
         "--etcd-prefix=/other",
     ]
     assert target["encryption"] == [f"{WORK}/files{KEYS}"] and target["prefix"] == "/other"
-    assert machines.asked["outgoing"] == {
+    assert machines.asked["files_to_send"] == {
         "data": "/var/lib/etcd/upgrader/u1/scratch",
         "files": [KEYS, ADMISSION],
         "admission": [ADMISSION],
@@ -231,10 +231,10 @@ def test_a_controller_that_is_down_is_not_the_host(snapshot: list[str]) -> None:
 def test_files_that_can_not_travel_are_refused_before_anything_does() -> None:
     """An admission configuration that names other files, for example."""
     machines = Machines()
-    machines.outgoing = {"failed": f"{ADMISSION} names other files"}
+    machines.files_to_send = {"failed": f"{ADMISSION} names other files"}
     with pytest.raises(HostError, match=r"controller-1: .* names other files") as caught:
         rehearse(machines)
-    assert "Omit --on" in caught.value.remedy and machines.did == ["ready on build-1", "outgoing on controller-1"]
+    assert "Omit --on" in caught.value.remedy and machines.did == ["ready on build-1", "files_to_send on controller-1"]
 
 
 @pytest.mark.parametrize("failed", [{"failed": "the cluster's data did not arrive completely"}, {"findings": [{}]}])

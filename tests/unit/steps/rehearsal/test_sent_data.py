@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from upgrader.onhost.common.questions import Failed
-from upgrader.onhost.rehearsal import outgoing, ready, rehearse, room
+from upgrader.onhost.rehearsal import files_to_send, ready, rehearse, room
 from upgrader.onhost.rehearsal.receive import receive
 from upgrader.steps.rehearsal.delivery import TAR
 
@@ -39,7 +39,7 @@ class Source:
         """What its program answers."""
         files = [str(path) for path in (self.keys, *more)]
         asked = {"data": str(self.data), "files": files, "admission": [str(admission)] if admission else []}
-        outgoing.main(json.dumps(asked))
+        files_to_send.main(json.dumps(asked))
         return json.loads(capsys.readouterr().out)
 
     def archive(self, *more: Path) -> bytes:

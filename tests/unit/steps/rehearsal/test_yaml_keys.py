@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from upgrader.onhost.rehearsal import rehearse
-from upgrader.onhost.rehearsal.outgoing import names_files
+from upgrader.onhost.rehearsal.files_to_send import names_files
 
 _FORMS = {
     "plain": "providers:\n- KEY: {name: a}\n",
