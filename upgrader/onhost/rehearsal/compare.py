@@ -11,7 +11,7 @@ from upgrader.onhost.common.questions import Failed
 from upgrader.onhost.rehearsal.api import Api, Listed, Page, Resource
 from upgrader.onhost.rehearsal.clients import Request, unserved
 from upgrader.onhost.rehearsal.discovery import custom_resources, served
-from upgrader.onhost.rehearsal.manifests import SELECTOR
+from upgrader.onhost.rehearsal.helm_records import SELECTOR
 from upgrader.onhost.rehearsal.objects import key_of, owner
 from upgrader.onhost.rehearsal.releases import RECORDED_IN, RECORDS, Manifests
 from upgrader.onhost.rehearsal.requests import Outcome, Pair, Requests

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from upgrader.onhost.rehearsal.api import Resource
-from upgrader.onhost.rehearsal.manifests import Document, documents, record
+from upgrader.onhost.rehearsal.helm_records import Document, documents, record
 from upgrader.onhost.rehearsal.objects import key_of
 from upgrader.onhost.rehearsal.requests import Outcome, Pair, Requests
 

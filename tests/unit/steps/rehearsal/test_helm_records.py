@@ -12,7 +12,7 @@ import pytest
 from tests.unit.steps.rehearsal.fake_api import DEPLOYMENTS, FakeApi
 from upgrader.onhost.rehearsal.api import Listed, Page, Resource
 from upgrader.onhost.rehearsal.compare import Comparison
-from upgrader.onhost.rehearsal.manifests import Document, Record, documents, record
+from upgrader.onhost.rehearsal.helm_records import Document, Record, documents, record
 
 SECRETS = Resource("", "secrets", "v1", "Secret", True, ("create", "get", "list", "update"))
 CONFIG_MAPS = SECRETS._replace(plural="configmaps", kind="ConfigMap")
