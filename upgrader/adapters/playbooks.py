@@ -96,15 +96,28 @@ class AnsiblePlaybooks:
             status, output = ending.why or str(runner.status), _output(runner)
             if status == "successful" and events.gathered and not events.worked:
                 # Of `meta` there are no events: `end_host` may have ended the play, by a condition on facts.
-                events.worked = selects_tasks(
-                    playbook,
-                    inventory=inventory,
-                    variables=given,
-                    folder=Path(folder),
-                    environment=_environment(Path(folder), self._bytecode),
-                    timeout_seconds=timeout_seconds,
-                )
+                events.worked = self._selects_tasks(playbook, inventory, given, ending.deadline)
         return _result(playbook, status, events, output, timeout_seconds, limit)
+
+    def _selects_tasks(self, playbook: Path, inventory: Path, variables: Path, deadline: float) -> bool:
+        """Whether tags leave a task of a playbook that has ended well, in what is left of its time. Raises
+        PlaybookError; it may have begun then, as only that is unknown.
+        """
+        folder = variables.parent
+        try:
+            return selects_tasks(
+                playbook,
+                inventory=inventory,
+                variables=variables,
+                folder=folder,
+                environment=_environment(folder, self._bytecode),
+                timeout_seconds=max(0.0, deadline - time.monotonic()),
+            )
+        except PlaybookError as error:
+            raise PlaybookError(
+                f"playbook {playbook.name} ended, but whether tags exclude all its tasks is unknown: {error.message}",
+                remedy=error.remedy or "Run it again; it must be idempotent.",
+            ) from error
 
 
 def _refuse_missing(path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import ansible_runner
@@ -241,3 +242,34 @@ def test_colours_that_a_job_forces(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     with pytest.raises(PlaybookError):
         AnsiblePlaybooks().plays([tmp_path / "a.yml"], inventory=tmp_path / "a.yml", timeout_seconds=1.0)
     assert seen.read_text() == "0"
+
+
+FACTS_ONLY = (
+    {"event": "runner_on_ok", "event_data": {"host": "one", "task": "Gathering Facts", "task_action": "gather_facts"}},
+    stats(),
+)
+
+
+def test_listing_of_tasks_has_what_is_left_of_the_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A playbook whose facts took three of its five seconds has two for the question whether tags left it a task."""
+    times, given = iter([100.0, 103.0]), dict[str, Any]()
+    monkeypatch.setattr(playbooks, "time", SimpleNamespace(monotonic=lambda: next(times)))
+    monkeypatch.setattr(playbooks, "selects_tasks", lambda *_, **options: given.update(options) or True)
+    assert play(monkeypatch, tmp_path, ScriptedRun("successful", *FACTS_ONLY)) == {}
+    assert given["timeout_seconds"] == 2.0
+
+
+def test_playbook_whose_tasks_could_not_be_listed_may_have_begun(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Ansible has ended it well, and only whether it had a task is unknown: a rollback mustn't take it for one that was
+    never started.
+    """
+
+    def late(*_: Any, **__: Any) -> bool:
+        raise PlaybookError("ansible-playbook --list-tasks timed out after 2 s", begun=False)
+
+    monkeypatch.setattr(playbooks, "selects_tasks", late)
+    with pytest.raises(PlaybookError, match=r"play\.yml ended, but .* unknown: .*timed out after 2 s") as caught:
+        play(monkeypatch, tmp_path, ScriptedRun("successful", *FACTS_ONLY))
+    assert caught.value.begun
