@@ -325,29 +325,42 @@ class HelmAdapter:
         description: str = "",
         wait: bool = True,
     ) -> Revision:
-        async def work() -> pyhelm3.ReleaseRevision:
-            chart = await self._client.get_chart(spec.chart)
-            return await self._client.install_or_upgrade_release(
-                spec.name,
-                chart,
-                dict(spec.values),
-                namespace=spec.namespace,
-                # Helm takes a rollback on failure for a wish to wait, too.
-                rollback_on_failure=wait,
-                # Otherwise Helm merges in the values of the newest revision, even of a failed one.
-                reset_values=True,
-                take_ownership=take_ownership,
-                # Both, as in `rollback`: Helm 4 refuses the second for a release that Helm 3 wrote, without the first.
-                server_side="true" if self._client.version.major >= 4 else None,
-                force_conflicts=self._client.version.major >= 4,
-                create_namespace=False,
-                description=_plain(description) or None,
-                timeout=f"{timeout_seconds:.0f}s",
-                wait=wait,
-            )
+        helm_4 = self._client.version.major >= 4
 
-        done = self._call(_watched(work(), watch), spec.name, timeout_seconds + 2 * _GRACE_SECONDS)
-        return Revision(done.revision, "deployed", description=done.description or "")
+        async def work() -> Revision:
+            try:
+                # Not by pyhelm3's client: it judges charts and names by rules of its own, the latter once Helm has
+                # made the change.
+                done = await self._command.install_or_upgrade(
+                    spec.name,
+                    spec.chart.absolute(),
+                    dict(spec.values),
+                    namespace=spec.namespace,
+                    # Helm takes a rollback on failure for a wish to wait, too.
+                    atomic=wait,
+                    atomic_arg="--rollback-on-failure" if helm_4 else "--atomic",
+                    # Otherwise Helm merges in the values of the newest revision, even of a failed one.
+                    reset_values=True,
+                    take_ownership=take_ownership,
+                    # Both, as in `rollback`: Helm 4 refuses the second for a release that Helm 3 wrote, without the
+                    # first.
+                    server_side="true" if helm_4 else None,
+                    force_conflicts=helm_4,
+                    create_namespace=False,
+                    description=_plain(description) or None,
+                    timeout=f"{timeout_seconds:.0f}s",
+                    wait=wait,
+                )
+                return Revision(int(done["version"]), "deployed", description=done["info"].get("description") or "")
+            except (AttributeError, KeyError, TypeError, ValueError) as error:
+                raise HelmError(
+                    f"Helm has upgraded release '{spec.name}', but its answer can't be read: it isn't the release as "
+                    "JSON",
+                    remedy="Remove what prints beside Helm's own output, such as a plugin of Helm's. Then check the "
+                    f"release: helm history {spec.name} -n {spec.namespace}",
+                ) from error
+
+        return self._call(_watched(work(), watch), spec.name, timeout_seconds + 2 * _GRACE_SECONDS)
 
     def rollback(
         self,

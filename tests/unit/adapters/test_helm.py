@@ -160,11 +160,21 @@ def test_helm_that_does_not_end_in_time(tmp_path: Path, monkeypatch: pytest.Monk
         adapter.close()
 
 
-def upgraded(place: Path, description: str = "", *, wait: bool = True) -> tuple[Revision, list[str]]:
-    """The revision of an upgrade by a Helm 4, and what that was called with."""
-    (place / "Chart.yaml").write_text("{apiVersion: v2, name: web, version: 1.0.0}")
+def upgraded(
+    place: Path,
+    description: str = "",
+    *,
+    wait: bool = True,
+    release: str = "web",
+    chart: str = "{apiVersion: v2, name: web, version: 1.0.0}",
+    answer: str = "",
+) -> tuple[Revision, list[str]]:
+    """The revision of an upgrade by a Helm 4, and what that was called with. `chart` is its Chart.yaml; `answer` is
+    what Helm prints in place of the release.
+    """
+    (place / "Chart.yaml").write_text(chart)
     info = {"status": "deployed", "last_deployed": "2026-01-01T00:00:00Z", "description": "as it was described"}
-    done = json.dumps({"name": "web", "namespace": "default", "version": 2, "info": info, "manifest": ""})
+    done = answer or json.dumps({"name": release, "namespace": "default", "version": 2, "info": info, "manifest": ""})
     program = place / "helm"
     program.write_text(
         f"""#!/bin/sh
@@ -178,7 +188,7 @@ esac
     program.chmod(0o755)
     adapter = HelmAdapter(place / "kubeconfig", executable=program, clock=FakeClock())
     try:
-        spec = ReleaseSpec("web", "default", place)
+        spec = ReleaseSpec(release, "default", place)
         made = adapter.upgrade(spec, timeout_seconds=60, watch=lambda: None, description=description, wait=wait)
     finally:
         adapter.close()
@@ -203,6 +213,35 @@ def test_upgrade_that_does_not_wait_rolls_nothing_back(tmp_path: Path) -> None:
     waits = {"--wait", "--wait-for-jobs", "--rollback-on-failure"}
     assert waits <= {*upgraded(tmp_path)[1]}
     assert not waits & {*upgraded(tmp_path, wait=False)[1]}
+
+
+@pytest.mark.parametrize(
+    ("release", "chart"),
+    [
+        ("shop.web", "{apiVersion: v2, name: web, version: 1.0.0}"),
+        ("web", "{apiVersion: v2, name: Web_App, version: 1.0.0}"),
+        ("web", '{apiVersion: v2, name: web, version: "1.0"}'),
+        ("web", "{apiVersion: v2, name: web, version: 1.0.0, home: example.com, sources: [github.com/x/web]}"),
+        ("web", '{apiVersion: v2, name: web, version: 1.0.0, icon: web.png, maintainers: [{name: x, email: ""}]}'),
+    ],
+    ids=["name with a dot", "chart's name", "short version", "no URLs", "icon and e-mail"],
+)
+def test_what_helm_takes_is_upgraded(tmp_path: Path, release: str, chart: str) -> None:
+    """Helm itself judges names and what a Chart.yaml says: the plan has rendered such a chart, and the step upgrades
+    it.
+    """
+    made, asked = upgraded(tmp_path, release=release, chart=chart)
+    assert made.number == 2 and asked[:3] == ["upgrade", release, str(tmp_path)]
+
+
+@pytest.mark.parametrize("answer", ["done", "{}", '{"version": 2} done'])
+def test_upgrade_whose_answer_cannot_be_read_has_failed(tmp_path: Path, answer: str) -> None:
+    """A plugin of Helm's may print beside the release; which revision was written is unknown then, and the step is
+    rolled back.
+    """
+    with pytest.raises(HelmError, match=r"upgraded release 'web', but .* can't be read") as caught:
+        upgraded(tmp_path, answer=answer)
+    assert "helm history web" in caught.value.remedy
 
 
 _STARTER = """
