@@ -72,7 +72,7 @@ class Helm(Protocol):
         ...
 
     def history(self, release: str, namespace: str) -> tuple[Revision, ...]:
-        """All revisions, oldest first; empty when the release isn't installed. Raises HelmError."""
+        """All revisions since it was installed, oldest first; empty when it isn't. Raises HelmError."""
         ...
 
     def at_work(self, release: str, namespace: str) -> int:

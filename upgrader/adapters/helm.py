@@ -36,7 +36,7 @@ from upgrader.adapters.helm_refusals import refusal
 from upgrader.errors import ApiUnavailable, ChartRefused, HelmError, HelmUnfinished, ReleaseLocked, UsageError
 from upgrader.model.manifest import objects_in
 from upgrader.model.redaction.known_secrets import KNOWN, secrets_in
-from upgrader.model.release import ReleaseSpec, Revision
+from upgrader.model.release import ReleaseSpec, Revision, installed
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Clock
 from upgrader.wait_and_retry import retry
@@ -260,7 +260,7 @@ class HelmAdapter:
             rows = self._read(lambda: self._command.history(release, namespace=namespace), release)
         except _NotInstalled:
             return ()
-        return tuple(sorted((_revision(row) for row in rows), key=lambda r: r.number))
+        return installed(tuple(sorted((_revision(row) for row in rows), key=lambda r: r.number)))
 
     def at_work(self, release: str, namespace: str) -> int:
         return helm_at_work(release, namespace, self._cluster_uid())

@@ -22,6 +22,7 @@ __all__ = [
     "Revision",
     "RevisionStatus",
     "abandoned_after",
+    "installed",
     "last_good",
     "merged",
     "without_revision",
@@ -204,6 +205,14 @@ class RestorePoint:
         if not self.release:
             return self.playbook or "the previous state"
         return f"revision {self.revision}" if self.revision is not None else "not installed"
+
+
+def installed(history: tuple[Revision, ...]) -> tuple[Revision, ...]:
+    """Of a history, oldest first, the revisions since the last uninstall that has kept it: earlier ones are records of
+    a release that was removed.
+    """
+    removed = max((each.number for each in history if each.status == "uninstalled"), default=0)
+    return tuple(each for each in history if each.number > removed)
 
 
 def last_good(history: tuple[Revision, ...]) -> Revision | None:

@@ -126,6 +126,29 @@ def test_a_revision_that_another_helm_has_removed(helm: Callable[..., HelmAdapte
         without.manifest("web", "shop")
 
 
+@pytest.mark.parametrize(
+    ("statuses", "left"),
+    [
+        (("superseded", "uninstalled"), []),
+        (("uninstalled",), []),
+        (("superseded", "uninstalled", "failed", "deployed"), [3, 4]),
+    ],
+)
+def test_history_that_an_uninstall_has_kept(tmp_path: Path, statuses: tuple[str, ...], left: list[int]) -> None:
+    """After `helm uninstall --keep-history` a release isn't installed: no run goes back to its earlier revisions, and
+    none takes them for what is there now.
+    """
+    rows = json.dumps([{**ROW, "revision": number, "status": each} for number, each in enumerate(statuses, 1)])
+    program = tmp_path / "helm"
+    program.write_text(f"#!/bin/sh\n[ \"$1\" != version ] || {{ printf v4.0.0; exit; }}\necho '{rows}'\n")
+    program.chmod(0o755)
+    adapter = HelmAdapter(tmp_path / "kubeconfig", executable=program, clock=FakeClock())
+    try:
+        assert [each.number for each in adapter.history("web", "shop")] == left
+    finally:
+        adapter.close()
+
+
 def test_changes_are_made_once(helm: Callable[..., HelmAdapter], asked: Path) -> None:
     """A rollback whose connection broke may have been carried out: whether to repeat it isn't for the adapter."""
     with pytest.raises(ApiUnavailable):
