@@ -19,6 +19,7 @@ from upgrader.steps.release.plan import PlannedRelease
 __all__ = ["check_releases"]
 
 _RELEASE_NAME, _RELEASE_NAMESPACE = "meta.helm.sh/release-name", "meta.helm.sh/release-namespace"
+_POLICY = "helm.sh/resource-policy"
 
 
 def check_releases(context: PreflightContext) -> Iterator[Finding]:
@@ -66,6 +67,8 @@ def _without_records(context: PreflightContext) -> Iterator[Finding]:
             notes = (found["metadata"].get("annotations") or {}) if found else {}
             if (notes.get(_RELEASE_NAME), notes.get(_RELEASE_NAMESPACE)) != (name, namespace):
                 continue
+            if found is not None and _is_kept(found) and _is_kept(item):
+                continue  # an uninstall has left it, and another one would, too
             yield Finding(
                 "releases.no-records",
                 "error",
@@ -78,6 +81,12 @@ def _without_records(context: PreflightContext) -> Iterator[Finding]:
                 f"values: helm install {name} CHART -n {namespace} -f VALUES",
             )
             break
+
+
+def _is_kept(item: Manifest) -> bool:
+    """Whether Helm leaves it in the cluster when it uninstalls the release; read as Helm reads it."""
+    notes = (item.get("metadata") or {}).get("annotations") or {}
+    return str(notes.get(_POLICY, "")).strip().lower() == "keep"
 
 
 @dataclass(frozen=True)

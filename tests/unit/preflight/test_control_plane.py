@@ -192,6 +192,24 @@ def test_a_release_of_definitions_whose_records_are_lost(world: World) -> None:
     assert found.blocking and "CustomResourceDefinition queues.example.com is labelled as part of it" in found.title
 
 
+@pytest.mark.parametrize(("before", "planned"), [("keep", " Keep"), ("keep", ""), ("", "keep")])
+def test_what_an_uninstall_has_kept_is_installed_over(world: World, before: str, planned: str) -> None:
+    """A chart's `helm.sh/resource-policy: keep` leaves an object behind, as guard's definitions: no records are lost,
+    and a rollback keeps it again. What the planned chart wouldn't keep, a rollback would remove.
+    """
+    kind = Kind("apiextensions.k8s.io/v1", "customresourcedefinitions", namespaced=False)
+    meta = {"name": "queues.example.com", "annotations": {"helm.sh/resource-policy": planned}}
+    definition = {"apiVersion": kind.api_version, "kind": "CustomResourceDefinition", "metadata": meta}
+    world.manifests["queues"] = yaml.safe_dump(definition)
+    world.release("queues")
+    serves(world.kube, f"/apis/{kind.api_version}", (kind.plural, "CustomResourceDefinition", False))
+    notes = {"meta.helm.sh/release-name": "queues", "meta.helm.sh/release-namespace": "kube-system"}
+    kept = {**notes, "helm.sh/resource-policy": before}
+    world.kube.put(kind, {**definition, "metadata": {**meta, "annotations": kept}})
+    found = world.find(check_releases)
+    assert found.keys() == (set() if before and planned else {"releases.no-records"})
+
+
 def test_kinds_that_the_api_does_not_tell(world: World) -> None:
     """Whether objects of it exist isn't known then, so the check fails, and a run doesn't begin."""
     world.manifests["my-app"] = yaml.safe_dump({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}})
