@@ -353,6 +353,34 @@ def test_what_a_silent_watch_did_not_tell_is_listed_before_deletions_are_forgott
     run(test)
 
 
+def test_a_pod_that_goes_while_all_are_listed_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The watch tells of its end before the list, which still has it, has come whole: it is struck off, and not counted
+    in the same write.
+    """
+
+    async def test(world: World) -> None:
+        nameless = {**bucket(""), "counter": 1}
+        put(world.api, protector(1, cells={"a": counted(3, nameless, bucket("uid-x", "r", name="x"))}))
+        put(world.api, pod("x"), pod("y"), pod("z"))
+        await world.see()
+        await world.look()
+        plain = world.api.page
+
+        async def page(*of: Any, **options: Any) -> Any:
+            found = await plain(*of, **options)
+            monkeypatch.undo()
+            gone(world.api, "x")
+            await world.see_pods()
+            return found
+
+        monkeypatch.setattr(world.api, "page", page)
+        world.now = 2061.0
+        await world.look()
+        assert (world.counts(), buckets(world.api)) == ((2, 2), [])
+
+    run(test)
+
+
 def test_pods_of_a_bucket_of_many_are_struck_off_as_they_go() -> None:
     """Their names were left out, their UIDs weren't: nobody waits for a minute."""
 

@@ -67,7 +67,7 @@ def aggregate(protector: Protector, cell_name: str, seen: Seen, now: float) -> A
     read = seen.read or {}
     pods = [p for uid, p in seen.pods.items() if uid not in read] + [p for p in read.values() if p is not None]
     selected = [p for p in pods if p.namespace == protector.namespace and protector.aggregation.matches(p.labels)]
-    counted = [p for p in selected if not p.terminating and not p.finished]
+    counted = [p for p in selected if not _went(p.uid, seen)]
     unavailable = _unavailable(counted, protector.min_ready_seconds, seen, now)
     cell = protector.cell(cell_name)
     allowed = sorted(uid for bucket in cell.buckets for uid in bucket.known)
@@ -92,13 +92,18 @@ def _heard(last_event: float, before: float | None, now: float) -> float:
 
 def _settled(uid: str, seen: Seen) -> bool:
     """Whether a bucket's pod no longer counts, or stays for certain."""
-    if uid in seen.gone:
+    return _went(uid, seen) or (seen.read is not None and uid in seen.read and _old(uid, seen))
+
+
+def _went(uid: str, seen: Seen) -> bool:
+    """Whether anything says that the pod is gone, terminates, or has ended. No pod comes back, so what says otherwise
+    is older: a watch may be ahead of a list that takes a while.
+    """
+    read = seen.read or {}
+    if uid in seen.gone or (uid in read and read[uid] is None):
         return True
-    if seen.read is not None and uid in seen.read:
-        found = seen.read[uid]
-        return found is None or found.terminating or found.finished or _old(uid, seen)
-    cached = seen.pods.get(uid)
-    return cached is not None and (cached.terminating or cached.finished)
+    found = (seen.pods.get(uid), read.get(uid))
+    return any(each is not None and (each.terminating or each.finished) for each in found)
 
 
 def _doubtful(uid: str, seen: Seen) -> bool:

@@ -115,6 +115,15 @@ def test_what_the_api_says_counts_before_the_cache() -> None:
     assert (found.cell.buckets, found.cell.counts.available) == ((), 1)
 
 
+@pytest.mark.parametrize("how", ["listed", "read"])
+def test_a_pod_that_goes_while_the_api_is_asked_is_not_counted(how: str) -> None:
+    """The watch is ahead of what the API has said a moment before: with its bucket, the pod itself goes."""
+    pods, bucket = [_pod("p-1"), _pod("p-2")], Bucket(900.0, "p-1")
+    asked: dict[str, Any] = {"listed": True} if how == "listed" else {"read": {"p-1": _pod("p-1")}}
+    found = _count(pods if how == "listed" else pods[1:], bucket, gone={"p-1"}, **asked)
+    assert (found.cell.buckets, found.cell.counts.available) == ((), 1)
+
+
 @pytest.mark.parametrize("ahead", [-7200.0, 0.0, 7200.0])
 def test_pods_that_nobody_knows_go_by_what_the_api_lists(ahead: float) -> None:
     """A minute after this process first saw them as they are, whatever clock the webhook has; not by its cache, which
