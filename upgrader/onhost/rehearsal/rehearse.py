@@ -128,7 +128,7 @@ def _served(asked: dict[str, Any], processes: Processes, until: float) -> dict[s
                 f"--cert-dir={certificates}",
                 f"--token-auth-file={tokens}",
             ],
-            _garbage(asked["memory"]),
+            _garbage(name, asked["memory"]),
         )
         starting = _Starting(name, secure, token, os.path.join(certificates, "apiserver.crt"))
         missing = processes.wait(name, starting.lacks_more_than_informers, _START_SECONDS)
@@ -144,11 +144,12 @@ def _served(asked: dict[str, Any], processes: Processes, until: float) -> dict[s
     return {"findings": [*found, *comparison.findings()], "counts": comparison.counts}
 
 
-def _garbage(memory: int) -> dict[str, str]:
-    """A server's environment: its garbage is collected less often than by Go's default (GOGC=100), as each request
-    makes much of it, but all the more often near the share of the `memory` (bytes) that it may have.
+def _garbage(name: str, memory: int) -> dict[str, str]:
+    """The environment of the server `name`. The target's garbage is collected less often than by Go's default, as each
+    request makes much of it; the running version is asked too rarely for that to be worth its memory. Near the share of
+    the `memory` (bytes) that each may have, it is collected all the more often.
     """
-    return {"GOGC": "300", "GOMEMLIMIT": str(memory * 3 // 8)}
+    return {"GOGC": "300" if name == "target" else "100", "GOMEMLIMIT": str(memory * 3 // 8)}
 
 
 def _not_started(name: str, missing: str) -> dict[str, Any]:
