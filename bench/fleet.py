@@ -221,7 +221,7 @@ class Player:
 
     def _begin_all(self, version: str) -> None:
         with ThreadPoolExecutor(_THREADS) as pool:
-            for event in self.kube.changes(JOBS, version=version, timeout_seconds=86400, silent_seconds=300):
+            for event in self.kube.changes(JOBS, version=version, timeout_seconds=86400, silent_seconds=86400):
                 if event["type"] == "ADDED":
                     pool.submit(self._runs, event["object"])
 

@@ -256,11 +256,12 @@ class KubeChanges(Protocol):
         timeout_seconds: int,
         silent_seconds: float,
     ) -> Iterator[KubeObject]:
-        """Watch events (`{"type": …, "object": …}`) after a version, until the timeout. `BOOKMARK` is one of the types:
-        about once a minute, of its object only the version has a meaning.
+        """Watch events (`{"type": …, "object": …}`) after a version, until the timeout, or until nothing has come for
+        `silent_seconds`. `BOOKMARK` is one of the types: of its object only the version has a meaning. A server sends
+        one about once a minute, but none while it knows of no newer version: so where no object of the kind changes,
+        silence may last as long as the watch.
 
-        Raises ApiError with status 410 where that version is forgotten, and ApiUnavailable where nothing comes for
-        `silent_seconds`.
+        Raises ApiError with status 410 where that version is forgotten.
         """
         ...
 

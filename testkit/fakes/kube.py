@@ -54,6 +54,10 @@ class FakeKube:
         """Verb, resource and name of each; a watch is one."""
         self.forgotten = 0
         """Watches from before this version are refused."""
+        self.tells_progress = True
+        """Whether etcd tells the API server also of changes of other kinds, as kubeadm's does every five seconds. If
+        not, a watch of a kind of which nothing has changed has no bookmark.
+        """
         self.ahead_seconds = 0.0
         """How far the API server's clock is ahead of this machine's."""
         self._version = 0
@@ -244,17 +248,19 @@ class FakeKube:
         self._allowed("watch", kind)
         if int(version) < self.forgotten:
             raise _error(410, f"too old resource version: {version} ({self.forgotten})")
-        seen = 0
+        seen, passed = 0, self.tells_progress
         while seen < len(self._events):
             self._reach(f"watch {kind.plural}")
             of, what, item = self._events[seen]
             seen += 1
-            mine = of[:2] == (kind.api_version, kind.plural) and namespace in ("", of[2])
-            later = int(item["metadata"]["resourceVersion"]) > int(version)
-            if mine and later and _matches(item["metadata"].get("labels") or {}, labels):
+            if of[:2] != (kind.api_version, kind.plural) or int(item["metadata"]["resourceVersion"]) <= int(version):
+                continue
+            passed = True
+            if namespace in ("", of[2]) and _matches(item["metadata"].get("labels") or {}, labels):
                 yield {"type": what, "object": _copied(item)}
         # As a real one does before the timeout; an event that has not happened yet never will.
-        yield {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": str(self._version)}}}
+        if passed:
+            yield {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": str(self._version)}}}
 
     def reconnect(self) -> None:
         """It has no connections."""

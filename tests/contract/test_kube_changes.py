@@ -14,15 +14,17 @@ from testkit.api_servers import api_servers
 from testkit.fakes.kube import FakeKube
 from testkit.lab_cluster import OLD, until
 from upgrader.adapters.clock import SystemClock
-from upgrader.adapters.kube import KubeAdapter
 from upgrader.errors import ApiError, ApiUnavailable
+from upgrader.fleet import job_watch
 from upgrader.fleet.job_watch import JobWatch
 from upgrader.gates.kubernetes_kinds import NAMESPACES
 from upgrader.lab.binaries import Binaries
 from upgrader.lab.progress_port import Silent
-from upgrader.ports import FollowedKube, Kind
+from upgrader.ports import FollowedKube, Kind, KubeObject
 
 CONFIG_MAPS, EVENTS, JOBS = Kind("v1", "configmaps"), Kind("v1", "events"), Kind("batch/v1", "jobs")
+TEMPLATES = Kind("v1", "podtemplates")
+"""Nothing else lists or watches these."""
 SPACE, LABELS = "default", "test=changes"
 SECONDS = 8
 """Of a watch."""
@@ -110,6 +112,15 @@ def job(name: str) -> dict[str, Any]:
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": {"template": template}}
 
 
+def ended() -> dict[str, Any]:
+    """The status of a Job that is complete."""
+    time = "2026-01-01T00:00:00Z"
+    conditions = [
+        {"type": each, "status": "True", "lastTransitionTime": time} for each in ("SuccessCriteriaMet", "Complete")
+    ]
+    return {"startTime": time, "completionTime": time, "succeeded": 1, "ready": 0, "conditions": conditions}
+
+
 def test_jobs_of_a_campaign_are_followed(api: Api) -> None:
     """A Job that was there, one that is new, the end of one, and that one is gone: each is known by the one watch."""
     kube = api.kube
@@ -129,12 +140,7 @@ def test_jobs_of_a_campaign_are_followed(api: Api) -> None:
     told("there", False)
     kube.create(JOBS, job("new"), SPACE)
     told("new", False)
-    time = "2026-01-01T00:00:00Z"
-    conditions = [
-        {"type": each, "status": "True", "lastTransitionTime": time} for each in ("SuccessCriteriaMet", "Complete")
-    ]
-    status = {"startTime": time, "completionTime": time, "succeeded": 1, "ready": 0, "conditions": conditions}
-    kube.patch(JOBS, "there", {"status": status}, SPACE, subresource="status")
+    kube.patch(JOBS, "there", {"status": ended()}, SPACE, subresource="status")
     told("there", True)
     kube.delete(JOBS, "new", SPACE)
     if not fake:  # no garbage collector takes its finalizer
@@ -145,11 +151,54 @@ def test_jobs_of_a_campaign_are_followed(api: Api) -> None:
     kube.delete(JOBS, "there", SPACE)  # it ends with the next event
 
 
+def test_quiet_kind(api: Api) -> None:
+    """A watch of a kind of which nothing changes may have no bookmark either, whatever else changes: that nothing comes
+    is no sign of trouble.
+    """
+    kube = api.kube
+    if isinstance(kube, FakeKube):
+        kube.tells_progress = False
+    _, version = kube.listed(TEMPLATES, keep=names)
+    kube.create(CONFIG_MAPS, config_map("elsewhere"), SPACE)
+    assert not list(kube.changes(TEMPLATES, version=version, timeout_seconds=SECONDS, silent_seconds=60))
+
+
+class Counted:
+    """Counts the lists."""
+
+    def __init__(self, kube: FollowedKube) -> None:
+        self.lists, self.changes = 0, kube.changes
+        self._listed = kube.listed
+
+    def listed(self, kind: Kind, namespace: str = "", **more: Any) -> tuple[tuple[KubeObject, ...], str]:
+        self.lists += 1
+        return self._listed(kind, namespace, **more)
+
+
+def test_jobs_of_a_quiet_server(real: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that sends nothing, as no Job changes, leaves no doubt that a Job runs: after each silence, all are
+    listed. Its end is told by the watch that is open then.
+    """
+    monkeypatch.setattr(job_watch, "_SILENT_SECONDS", 1.0)
+    monkeypatch.setattr(job_watch, "_DOUBTED_SECONDS", 1.0)
+    real.kube.create(JOBS, job("quiet"), SPACE)
+    counted = Counted(real.kube)
+    watch = JobWatch(counted, SystemClock())
+    until("the Job to be known", lambda: watch.ended("one", SPACE, "quiet") is False, timeout_seconds=60)
+    wanted = counted.lists + 3
+
+    def listed() -> bool:
+        assert watch.ended("one", SPACE, "quiet") is False
+        return counted.lists >= wanted
+
+    until("three silent watches", listed, timeout_seconds=60)
+    real.kube.patch(JOBS, "quiet", {"status": ended()}, SPACE, subresource="status")
+    until("the end of the Job", lambda: watch.ended("one", SPACE, "quiet") is True, timeout_seconds=60)
+    watch.close()
+
+
 def test_server_that_says_nothing(real: Api) -> None:
-    """A watch in which nothing comes, not even a bookmark, is given up as an API that doesn't answer."""
-    kube = real.kube
-    assert isinstance(kube, KubeAdapter)
-    _, version = kube.listed(CONFIG_MAPS, labels="no=such", keep=names)
-    watched = kube.changes(CONFIG_MAPS, labels="no=such", version=version, timeout_seconds=40, silent_seconds=1)
-    with pytest.raises(ApiUnavailable):
-        list(watched)
+    """A watch in which nothing comes ends after the time that its caller waits, and is no error."""
+    _, version = real.kube.listed(CONFIG_MAPS, labels="no=such", keep=names)
+    watched = real.kube.changes(CONFIG_MAPS, labels="no=such", version=version, timeout_seconds=86400, silent_seconds=1)
+    assert not list(watched)

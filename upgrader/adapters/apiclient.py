@@ -181,8 +181,8 @@ class ApiClient:
     def lines(
         self, request: ApiRequest, timeout_seconds: float, silent_seconds: float = float("inf")
     ) -> Iterator[bytes]:
-        """The lines of an answer as they arrive, until the server ends it; nothing is retried. It is given up after
-        `silent_seconds` in which nothing comes.
+        """The lines of an answer as they arrive, until the server ends it, or nothing more of it has come for
+        `silent_seconds`; nothing is retried.
         """
         deadline = self._clock.monotonic() + timeout_seconds
         rest, patience = b"", min(timeout_seconds, silent_seconds)
@@ -203,7 +203,9 @@ class ApiClient:
     def _chunks(
         self, response: urllib3.BaseHTTPResponse, deadline: float, silent_seconds: float = float("inf")
     ) -> Iterator[bytes]:
-        """The body, piece by piece: each piece restarts the socket's own timeout, but not the deadline."""
+        """The body, piece by piece: each piece restarts the socket's own timeout, but not the deadline. It ends early
+        after `silent_seconds` in which nothing comes.
+        """
         while True:
             left = deadline - self._clock.monotonic()
             if left <= 0:
@@ -211,7 +213,12 @@ class ApiClient:
             connection = getattr(response, "connection", None)
             if connection is not None and connection.sock is not None:
                 connection.sock.settimeout(min(left, silent_seconds))
-            chunk = response.read1(_CHUNK_BYTES)
+            try:
+                chunk = response.read1(_CHUNK_BYTES)
+            except urllib3.exceptions.ReadTimeoutError:
+                if left <= silent_seconds:
+                    raise
+                return
             if not chunk:
                 return
             yield chunk

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import subprocess
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 
 from tests.contract.guard.conftest import Pair
 from upgrader.in_cluster.guard.guard_errors import ApiRefused, Conflict, VersionGone
+from upgrader.in_cluster.guard.runtime import informer as informers
 from upgrader.in_cluster.guard.runtime import listing as module
 from upgrader.in_cluster.guard.runtime.api_client import JSON_PATCH, Api
 from upgrader.in_cluster.guard.runtime.connection import Connection, Credentials, by_kubeconfig
@@ -23,6 +25,8 @@ from upgrader.lab.progress_port import Silent
 
 CONFIG_MAPS = Resource("v1", "configmaps")
 EVENTS = Resource("v1", "events")
+TEMPLATES = Resource("v1", "podtemplates")
+"""Nothing else lists or watches these."""
 
 
 def asked(pair: Pair, test: Callable[[Api], Awaitable[None]]) -> None:
@@ -81,6 +85,29 @@ def test_it_knows_what_the_server_has(pair: Pair, monkeypatch: pytest.MonkeyPatc
         await api.create(CONFIG_MAPS, config_map("page-new", test="pages"), "shop")
         await api.patch(CONFIG_MAPS, "page-3", {"metadata": {"labels": {"test": "other"}}}, "shop")
         await until_so(lambda: ("shop", "page-new") in informer.objects and ("shop", "page-3") not in informer.objects)
+        task.cancel()
+
+    asked(pair, test)
+
+
+def test_a_quiet_server_is_no_doubt(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a resource of which nothing changes, a real server's watches may have no bookmark either: the list after each
+    of them says what there is, as of then.
+    """
+    monkeypatch.setattr(informers, "_WATCH_SECONDS", 2)
+    lists, page = list[float](), Api.page
+
+    async def timed(*arguments: Any, **more: Any) -> Any:
+        lists.append(time.monotonic())
+        return await page(*arguments, **more)
+
+    monkeypatch.setattr(Api, "page", timed)
+
+    async def test(api: Api) -> None:
+        informer = Informer(api, TEMPLATES, "shop", keep=whole)
+        task = asyncio.create_task(informer.run())
+        await until_so(lambda: len(lists) == 4)
+        assert time.monotonic() - informer.silent_seconds() > lists[1], "as of the third list, or of the fourth"
         task.cancel()
 
     asked(pair, test)

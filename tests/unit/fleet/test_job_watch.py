@@ -19,11 +19,38 @@ CAMPAIGN, SPACE = "20260101T000000-fleet-v1.37.1", "fleet-a"
 ENDED = {"conditions": [{"type": "Complete", "status": "True"}]}
 
 
+class Watched(FakeKube):
+    """An API whose etcd tells of no changes of other kinds: a watch of Jobs that don't change tells nothing."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        super().__init__()
+        self.tells_progress = False
+        self.clock = clock
+        self.swallows = False
+        """Whether something in between keeps all events back."""
+        self.meanwhile: Callable[[], object] = lambda: None
+        """What happens during each watch."""
+        self.breaks: ApiError | None = None
+        """What each watch ends in."""
+        self.waited: list[float] = []
+        """For how long the silence of each watch was waited out."""
+
+    def changes(self, kind: Kind, namespace: str = "", *, silent_seconds: float, **more: Any) -> Iterator[KubeObject]:
+        self.waited.append(silent_seconds)
+        self.clock.sleep(silent_seconds)
+        self.meanwhile()
+        events = super().changes(kind, namespace, silent_seconds=silent_seconds, **more)
+        yield from () if self.swallows else events
+        if self.breaks:
+            raise self.breaks
+
+
 class Site:
     """A Job `one` of a campaign, and a watch that goes on only when it is told to."""
 
     def __init__(self) -> None:
-        self.kube, self.clock = FakeKube(), FakeClock()
+        self.clock = FakeClock()
+        self.kube = Watched(self.clock)
         self.put("one")
         self.watch = JobWatch(self.kube, self.clock, lambda _: None)
         assert self.ended() is None
@@ -44,58 +71,97 @@ def site() -> Site:
     return Site()
 
 
-def test_silence_is_no_answer(site: Site) -> None:
-    """After three minutes without an event or a bookmark, what was known isn't known any more, until one comes."""
+def test_silence_is_no_doubt(site: Site) -> None:
+    """Where no Job changes, a watch has not even a bookmark for hours: what was listed is known until the next list,
+    which follows three minutes later.
+    """
+    for _ in range(80):
+        site.watch.follow()
+        assert site.ended() is False and site.ended("other") is None
+    assert site.clock.monotonic() == 4 * 3600 and site.lists() == 80
+
+
+def test_old_answer_is_none(site: Site) -> None:
+    """What was heard more than five minutes ago isn't known any more, as nothing else says that it holds, until it is
+    listed again.
+    """
     site.watch.follow()
-    site.clock.sleep(180)
+    site.clock.sleep(120)
     assert site.ended() is False
     site.clock.sleep(1)
     assert site.ended() is None
     site.watch.follow()
-    assert site.ended() is False and site.ended("other") is None
+    assert site.ended() is False
 
 
-def test_broken_watch_continues_where_it_was(site: Site) -> None:
-    """What has happened meanwhile is told by the next watch, without another list."""
+def test_end_that_a_watch_does_not_tell(site: Site) -> None:
+    """A connection that is dead, or a proxy that swallows events, delays the first end by three minutes, and each later
+    one by a minute, until a watch tells something.
+    """
+    site.kube.swallows = True
+    site.put("two")
     site.watch.follow()
-    site.kube.denied.add(("watch", "jobs"))
-    with pytest.raises(ApiError):
-        site.watch.follow()
-    before = site.lists()
-    site.kube.denied.clear()
     site.put("one", **ENDED)
     site.watch.follow()
-    assert site.ended() is True and site.lists() == before
+    assert site.ended() is True and site.ended("two") is False
+    site.watch.follow()
+    site.put("two", **ENDED)
+    site.watch.follow()
+    assert site.ended("two") is True
+    site.kube.swallows, site.kube.meanwhile = False, lambda: site.put("three")
+    site.watch.follow()
+    assert site.ended("three") is False
+    site.watch.follow()
+    assert site.kube.waited == [180, 60, 60, 60, 60, 180]
+
+
+def test_broken_watch(site: Site) -> None:
+    """Whatever it ends in, what it has told is known, and the list that follows says the rest: the wait for that is no
+    doubt.
+    """
+    site.kube.breaks = ApiUnavailable("the connection was reset")
+    site.kube.meanwhile = lambda: site.put("two")
+    site.watch.follow()
+    assert site.ended() is False and site.ended("two") is False
+    site.put("one", **ENDED)
+    site.watch.follow()
+    assert site.ended() is True
 
 
 def test_forgotten_version_is_listed_again(site: Site) -> None:
     """It is no error; a Job that was deleted meanwhile is then unknown."""
-    site.watch.follow()
-    site.kube.denied.add(("watch", "jobs"))
-    with pytest.raises(ApiError):
-        site.watch.follow()
-    site.kube.denied.clear()
-    site.kube.delete(JOBS, "one", SPACE)
     site.kube.forgotten = 10**6
     site.watch.follow()
+    assert site.ended() is False
+    site.kube.delete(JOBS, "one", SPACE)
     site.kube.forgotten = 0
     site.watch.follow()
     assert site.ended() is None
 
 
+def test_no_question_no_request(site: Site) -> None:
+    """While no run is in progress, as in a soak of a day, nothing is followed; the next question begins it again."""
+    watch = JobWatch(site.kube, site.clock)
+    for asked in range(1, 4):
+        watch.ended(CAMPAIGN, SPACE, "one")
+        until("a watch", lambda asked=asked: len(site.kube.waited) == asked, timeout_seconds=60)  # type: ignore[misc]
+    assert site.lists() <= 3
+    watch.close()
+
+
 class Troubled(FakeKube):
-    """An API whose watches end in an error."""
+    """An API whose lists end in an error."""
 
     error: Exception = ApiUnavailable("no answer")
 
-    def changes(self, kind: Kind, namespace: str = "", **_: Any) -> Iterator[KubeObject]:
-        self._check("watch jobs")
+    def listed(self, kind: Kind, namespace: str = "", **_: Any) -> tuple[tuple[KubeObject, ...], str]:
+        self._check("list jobs")
         raise self.error
 
 
 @pytest.mark.parametrize("error", [ApiUnavailable("no answer"), ConfigError("no kubeconfig"), ValueError("a fault")])
 def test_trouble_ends_nothing(error: Exception) -> None:
-    """Whatever a watch ends in, Jobs are unknown until the next one, and the thread goes on."""
+    """Whatever a list ends in, Jobs are unknown until the next one, and the thread goes on."""
     kube, work = Troubled(), list[Callable[[], None]]()
     kube.error = error
     watch = JobWatch(kube, FakeClock(), work.append)
@@ -106,14 +172,15 @@ def test_trouble_ends_nothing(error: Exception) -> None:
     assert kube.all_asked == []
     watch = JobWatch(kube, FakeClock())
     watch.ended(CAMPAIGN, SPACE, "one")
-    until("a watch", lambda: "watch jobs" in kube.all_asked, timeout_seconds=60)
+    until("a list", lambda: "list jobs" in kube.all_asked, timeout_seconds=60)
     assert watch.ended(CAMPAIGN, SPACE, "one") is None
     watch.close()
 
 
-def test_missing_right_is_told(site: Site) -> None:
+@pytest.mark.parametrize("verb", ["list", "watch"])
+def test_missing_right_is_told(site: Site, verb: str) -> None:
     """In a thread nobody would read it: the next question raises it."""
-    site.kube.denied.add(("list", "jobs"))
+    site.kube.denied.add((verb, "jobs"))
     watch = JobWatch(site.kube, site.clock)
 
     def refused() -> bool:

@@ -211,6 +211,28 @@ def test_a_watch_that_told_nothing_new_has_heard_nothing(told: tuple[dict[str, A
     follow(test)
 
 
+def test_a_quiet_cluster_is_no_doubt() -> None:
+    """Where nothing changes for an hour, watches tell nothing, not even by a bookmark: the list after each of them says
+    that nothing has, so that it is known all the time.
+    """
+
+    async def run() -> None:
+        api, seconds = FakeApi(), [0.0]
+        informer = Informer(api, PODS, keep=whole, clock=lambda: seconds[0])
+        task = asyncio.create_task(informer.run())
+        await informer.synced.wait()
+        for minute in range(1, 61):
+            seconds[0] = minute * 60.0
+            assert informer.why_not == ""
+            api.events.put_nowait(None)
+            while informer.silent_seconds():
+                await asyncio.sleep(0)
+        task.cancel()
+        assert [call.partition(" ")[0] for call in api.calls[:4]] == ["page", "watch"] * 2
+
+    asyncio.run(run())
+
+
 def test_after_a_long_silence_it_lists_instead_of_waiting_for_a_bookmark() -> None:
     """A server that was away for minutes and is back has told nothing until a list says what there is: a watch could
     take another minute to say anything.

@@ -93,8 +93,9 @@ class Informer(Generic[Kept]):
     def silent_seconds(self) -> float:
         """For how long nothing is known of what has changed; infinite before the first list.
 
-        Where nothing changes, the server sends a bookmark with a newer version about once a minute. A watch without
-        any tells nothing: whatever is in between may have swallowed it, or the server may be cut off from etcd.
+        Where none of the resource's objects changes, a server may send nothing at all: a bookmark comes only once it
+        knows of a newer version. So a watch that told nothing says nothing: whatever is in between may have swallowed
+        it, or the server may be cut off from etcd. A list, which follows it, says what there is.
         """
         return float("inf") if self._contact is None else self._clock() - self._contact
 
