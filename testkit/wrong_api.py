@@ -220,10 +220,11 @@ WRONG: Mapping[str, WrongApi] = {
         harmless=True,
         said="`resources` of kube-apiserver: `cpu: 100m`",
     ),
-    # So slow that Helm's own rollback may exceed its timeout, and is asked for once more.
+    # So slow that Helm's rollback doesn't get through: the new pod is replaced on its controller.
     "a twentieth of a CPU": WrongApi(
         others={"resources": {"requests": {"cpu": "50m"}, "limits": {"cpu": "50m"}}},
         said="`resources` of kube-apiserver: `cpu: 50m`",
+        told="resources.low-cpu-limit",
     ),
     # API Priority and Fairness gives each level one seat at least, and queues: a lab's few clients never wait for one.
     "two requests at once": WrongApi(

@@ -174,6 +174,7 @@ def test_kube_apiserver_that_is_planned(kube: KubeAdapter) -> None:
     assert ids(kube, check_resources, planned=planned()) == []
     assert ids(kube, check_resources, planned=planned(requests={"cpu": "1"})) == ["resources.no-request"]
     assert ids(kube, check_resources, planned=planned(limits={"cpu": "1"})) == ["resources.cpu-limit"]
+    assert ids(kube, check_resources, planned=planned(limits={"cpu": "50m"})) == ["resources.low-cpu-limit"]
     assert ids(kube, check_resources, planned=planned(limits={"memory": "1Mi"})) == ["resources.memory-limit"]
     one = {"controllers": ["one"]}
     assert "control-plane.replicas" not in ids(kube, check_control_plane, planned=planned(), **one)

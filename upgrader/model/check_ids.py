@@ -316,6 +316,7 @@ WORST_SEVERITY: Mapping[str, Severity] = {
     "removed-apis.planned": "error",
     "removed-apis.unread": "warning",
     "resources.cpu-limit": "warning",
+    "resources.low-cpu-limit": "error",
     "resources.memory-limit": "error",
     "resources.no-request": "warning",
     "rollouts.awaited": "info",

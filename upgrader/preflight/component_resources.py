@@ -14,6 +14,8 @@ from upgrader.preflight.memory import APISERVER_BYTES
 __all__ = ["check_resources"]
 
 _API_SERVER = "kube-apiserver"
+_API_SERVER_CPU = 0.1
+"""Its start takes more than two seconds of CPU. An idle one uses a hundredth; a run's probe makes that a twentieth."""
 
 
 def check_resources(context: PreflightContext) -> Iterator[Finding]:
@@ -41,11 +43,21 @@ def _judged(release: str, workload: str, container: Manifest) -> Iterator[Findin
             "node runs out.",
             f"Set resources.requests of {component} in the values of release {release}.",
         )
-    if limits.get("cpu"):
+    cpu = limits.get("cpu")
+    if component == _API_SERVER and cpu and quantity(str(cpu)) < _API_SERVER_CPU:
+        yield Finding(
+            "resources.low-cpu-limit",
+            "error",
+            f"release {release}: {component} is limited to {cpu} of CPU",
+            f"Even without clients, {component} needs {_API_SERVER_CPU * 1000:.0f}m: with less, requests take seconds, "
+            "kube-controller-manager and kube-scheduler lose their Leases, and Helm can't roll the release back.",
+            f"Remove the CPU limit from the values of release {release}; a request is enough.",
+        )
+    elif cpu:
         yield Finding(
             "resources.cpu-limit",
             "warning",
-            f"release {release}: {component} is limited to {limits['cpu']} of CPU",
+            f"release {release}: {component} is limited to {cpu} of CPU",
             "At its limit it is throttled even on an idle node: requests and leases time out, most likely during "
             "startup.",
             f"Remove the CPU limit from the values of release {release}; a request is enough.",

@@ -82,6 +82,9 @@ def test_two_versions_of_the_api(world: World) -> None:
         ({}, "resources.no-request", "warning"),
         ({"requests": {"cpu": "1"}}, "resources.no-request", "warning"),
         ({**ENOUGH, "limits": {"cpu": "2"}}, "resources.cpu-limit", "warning"),
+        ({**ENOUGH, "limits": {"cpu": "100m"}}, "resources.cpu-limit", "warning"),
+        ({**ENOUGH, "limits": {"cpu": "50m"}}, "resources.low-cpu-limit", "error"),
+        ({**ENOUGH, "limits": {"cpu": 0.05}}, "resources.low-cpu-limit", "error"),
         ({**ENOUGH, "limits": {"memory": "256Mi"}}, "resources.memory-limit", "error"),
     ],
 )
@@ -93,10 +96,10 @@ def test_requests_and_limits(world: World, resources: dict[str, Any], id_: str, 
 
 
 def test_limit_of_a_smaller_component(world: World) -> None:
-    """A scheduler needs less memory than an API server."""
-    limits = {**ENOUGH, "limits": {"memory": "256Mi"}}
+    """A scheduler needs less memory and CPU than an API server."""
+    limits = {**ENOUGH, "limits": {"memory": "256Mi", "cpu": "50m"}}
     world.manifests["kubernetes"] = workload({"name": "kube-scheduler", "resources": limits})
-    assert world.find(check_resources) == {}
+    assert list(world.find(check_resources)) == ["resources.cpu-limit"]
 
 
 ETCD = "--etcd-servers=https://10.0.0.2:2379,https://10.0.0.3:2379"

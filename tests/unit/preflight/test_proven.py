@@ -221,6 +221,7 @@ PROVEN: dict[str, tuple[str, ...]] = {
     "test_checks_of_plans.py::test_kube_apiserver_that_is_planned": (
         "control-plane.replicas",
         "resources.cpu-limit",
+        "resources.low-cpu-limit",
         "resources.memory-limit",
         "resources.no-request",
     ),
