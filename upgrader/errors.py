@@ -131,6 +131,10 @@ class ApiLost(StepFailed):
     """The API was unreachable for too long while a run waited for a step or its gates."""
 
 
+class RollbackStalled(StepFailed):
+    """Nothing acts on a rollback of kube-apiserver: what it replaces is too slow, or answers nothing."""
+
+
 class WorkloadFailed(StepFailed):
     """A workload can't become ready; the message holds the cause (container state, events, log tail)."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 
 from testkit.fakes.kube import FakeKube
 from upgrader.errors import UpgraderError
@@ -17,6 +18,8 @@ class FakeRecovery:
         self._kube = kube
         self.error: UpgraderError | None = None
         self.calls = 0
+        self.replaced: list[datetime] = []
+        """The moments since which pods were replaced."""
 
     def bring_api_back(self, note: Callable[[str], None]) -> None:
         self.calls += 1
@@ -25,3 +28,7 @@ class FakeRecovery:
             raise self.error
         self._kube.unavailable = False
         self._kube.raw_answers["/readyz"] = "ok"
+
+    def replace_newer(self, since: datetime, why: str, note: Callable[[str], None]) -> None:
+        self.bring_api_back(note)
+        self.replaced.append(since)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 from math import isfinite
 
 from upgrader.errors import RollbackFailed, UpgraderError
@@ -61,6 +62,11 @@ class ApiLifeline:
         """Whether it has recovered the API, for which it may have rolled `RECOVERED_RELEASE` back."""
         return self._recovered
 
+    @property
+    def recovers(self) -> bool:
+        """Whether it may change anything on the controllers."""
+        return isfinite(self._patience_seconds)
+
     def secure(self, *, overdue: bool, release: str = "") -> None:
         """Return once the API is ready, and accepts what a rollback needs.
 
@@ -74,9 +80,9 @@ class ApiLifeline:
         if refused is None:
             return
         problem = f"the API server answers, but rejects requests that a rollback needs: {refused.text}"
-        if not isfinite(self._patience_seconds):
+        if not self.recovers:
             raise RollbackFailed(problem, remedy=_REMEDY)
-        self._recover(problem)
+        self._recover(problem, self._bring_back)
 
     def replace_wrong(self, refused: str) -> bool:
         """Replace the instances that the controllers themselves know to be wrong, if any, after an undo was `refused`.
@@ -84,10 +90,21 @@ class ApiLifeline:
         Whether all that is wrong was replaced. A failure is reported, and no reason to give up: the next attempt may
         meet an instance that accepts it.
         """
-        if not isfinite(self._patience_seconds):
+        if not self.recovers:
             return False
         try:
-            self._recover(f"an API server rejected the rollback: {refused}")
+            self._recover(f"an API server rejected the rollback: {refused}", self._bring_back)
+        except RollbackFailed:
+            return False
+        return True
+
+    def replace_newer(self, since: datetime, why: str) -> bool:
+        """Replace kube-apiserver's own pods that were created since then, as a rollback doesn't get through them.
+
+        Whether they were replaced. A failure is reported, and no reason to give up, as after `replace_wrong`.
+        """
+        try:
+            self._recover(why, lambda: self._recovery.replace_newer(since, why, self._note))
         except RollbackFailed:
             return False
         return True
@@ -110,7 +127,7 @@ class ApiLifeline:
             if self._clock.monotonic() - examined < _EXAMINE_SECONDS:
                 return
             try:
-                self._recovery.bring_api_back(self._note)
+                self._bring_back()
             except UpgraderError as error:
                 self._note(error.message)  # what waits has a deadline of its own, and ends with it
             examined = self._clock.monotonic()
@@ -119,7 +136,7 @@ class ApiLifeline:
 
     def _await_ready(self, *, overdue: bool) -> None:
         problem = api_problem(self._kube)
-        recovers = isfinite(self._patience_seconds)
+        recovers = self.recovers
         if problem and not (overdue and recovers):
             seconds = self._patience_seconds if recovers else API_RETURNS_SECONDS
             self._note(
@@ -131,13 +148,16 @@ class ApiLifeline:
         if not recovers:
             message = f"the API server has not been ready for {API_RETURNS_SECONDS:.0f} s: {problem}"
             raise RollbackFailed(message, remedy=_REMEDY)
-        self._recover(problem)
+        self._recover(problem, self._bring_back)
 
-    def _recover(self, problem: str) -> None:
+    def _bring_back(self) -> None:
+        self._recovery.bring_api_back(self._note)
+
+    def _recover(self, problem: str, work: Callable[[], None]) -> None:
         began = self._clock.monotonic()
         self._reporter.emit(RecoveryStarted(problem))
         try:
-            self._recovery.bring_api_back(self._note)
+            work()
         except UpgraderError as error:
             self._reporter.emit(RecoveryEnded(False, self._clock.monotonic() - began, error.message))
             raise RollbackFailed(

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from upgrader.engine.execution.api_lifeline import ApiLifeline
 from upgrader.engine.execution.approval import await_approval
 from upgrader.engine.execution.gatekeeper import hold_all
 from upgrader.engine.execution.next_action import Action, Begin, CheckGates, Complete, End, Undo, next_action
+from upgrader.engine.execution.rollback_progress import RollbackProgress
 from upgrader.engine.execution.stop_request import StopRequest
 from upgrader.engine.state.event_fold import follow
 from upgrader.engine.state.run_state import RunState
@@ -27,6 +29,7 @@ from upgrader.errors import (
     HelmError,
     HelmUnfinished,
     Interrupted,
+    RollbackStalled,
     StepFailed,
     UpgraderError,
 )
@@ -51,7 +54,7 @@ from upgrader.model.event import (
 )
 from upgrader.model.outcome import RunOutcome
 from upgrader.model.release import RECOVERED_RELEASE, RestorePoint
-from upgrader.pipeline import GateRun, Pipeline, PipelineStep
+from upgrader.pipeline import GateRun, Pipeline, PipelineStep, Step
 from upgrader.ports import Clock, Kube, Recovery, Reporter
 
 __all__ = ["RunResult", "Runner"]
@@ -283,20 +286,23 @@ class Runner:
         """Undo one step and check its gates; try again if the API is lost meanwhile, as an undo can be repeated.
 
         Rolling back a workload that can't run two instances at once interrupts the API again. Helm may need longer than
-        its timeout at the very API server that it takes back: once it has begun, the next one is faster. `again`: its
-        rollback was begun before.
+        its timeout at the very API server that it takes back: once it has begun, the next one is faster. If nothing
+        acts on it, the pods that the step brought are first replaced on the controllers. `again`: its rollback was
+        begun before.
         """
         failure: UpgraderError | None = None
-        refused, in_vain, unfinished = "", False, False
+        refused, in_vain, unfinished, replaced = "", False, False, False
+        progress = self._progress(point)
         for attempt in range(UNDO_ATTEMPTS):
             try:
                 # What doesn't hold is recovered below.
-                if attempt and self._lifeline.holds:
+                if attempt and not replaced and self._lifeline.holds:
                     if attempt > 1 or not refused:
                         self._clock.sleep(UNDO_PAUSE_SECONDS)
                     if refused and not in_vain:
                         # A wrong instance shares its address with a right one, whose answers hide it from here.
                         in_vain = not self._lifeline.replace_wrong(refused)
+                replaced = False
                 if attempt or item.undo_needs_api:
                     self._lifeline.secure(overdue=self._overdue, release=_installed(point))
             except UpgraderError as error:
@@ -309,9 +315,7 @@ class Runner:
                     item.inspector.await_idle(point, self._note)
                 if not again and not attempt:
                     self._note_replaced(item, point)
-                guard = self._lifeline.guard()
-                step = item.undo_watched(guard) if guard and item.undo_watched else item.step
-                step.undo(point, self._note)
+                self._undo_watched(item, progress).undo(point, self._note)
                 if self._continuity is not None:
                     self._continuity.restore_services(self._note)
                 # As often as ever: what is wrong only waits here, as what was undone may answer until it has ended.
@@ -322,6 +326,11 @@ class Runner:
             except UpgraderError as error:
                 failure, self._overdue = error, isinstance(error, ApiLost)
                 refused = error.message if isinstance(error, HelmError) and is_refusal(error.message) else ""
+                if progress is not None and not progress.seen and isinstance(error, RollbackStalled | HelmUnfinished):
+                    replaced = self._lifeline.replace_newer(self._began(item), error.message)
+                    progress = progress if replaced else None
+                    if replaced or isinstance(error, RollbackStalled):
+                        continue
                 lost = isinstance(error, ApiLost | ApiUnavailable)
                 if isinstance(error, HelmUnfinished) and not unfinished:
                     unfinished = True
@@ -336,6 +345,30 @@ class Runner:
                     return failure
                 self._note(f"the API server stopped answering, or rejected the rollback: {error.message}")
         return failure
+
+    def _progress(self, point: RestorePoint) -> RollbackProgress | None:
+        """Of kube-apiserver's rollback, where something can be done if there is none."""
+        followed = point.release == RECOVERED_RELEASE and point.revision is not None and self._lifeline.recovers
+        return RollbackProgress(self._kube, self._clock) if followed else None
+
+    def _undo_watched(self, item: PipelineStep, progress: RollbackProgress | None) -> Step:
+        """The step, with what is to be checked while its undo waits."""
+        if progress is not None:
+            progress.begin()
+        checks = [check for check in (self._lifeline.guard(), progress) if check is not None]
+        if not checks or item.undo_watched is None:
+            return item.step
+
+        def check() -> None:
+            for each in checks:
+                each()
+
+        return item.undo_watched(check)
+
+    def _began(self, item: PipelineStep) -> datetime:
+        """When the step was begun, in whichever process."""
+        spans = (span.began for span in self._state.spans if span.step == item.step.name)
+        return next(spans, self._clock.now())
 
     def _note_replaced(self, item: PipelineStep, point: RestorePoint) -> None:
         """What others have made of a release that goes back is told: the rollback takes that back, too.

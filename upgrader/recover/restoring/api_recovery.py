@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from upgrader.errors import ApiError, HostError, RollbackFailed
 from upgrader.gates.rollback_needs import refusal
 from upgrader.ports import Clock, Hosts, Kube
+from upgrader.recover.diagnosis.blamed_pods import newer_pods, with_blamed
 from upgrader.recover.diagnosis.diagnose import Diagnosis
 from upgrader.recover.diagnosis.examiner import read_api
 from upgrader.recover.restoring.host_actions import HostActions
@@ -39,7 +41,7 @@ _WRONG_SECONDS = 1.0
 """Pause between two examinations of an API server that is wrong: each of its answers does harm."""
 
 _WRONG_EXAMINATIONS = 2
-"""Consecutive examinations that must find an API server wrong before anything is done: it may be starting."""
+"""So many for one that is found wrong by what it answers: it may be starting."""
 
 STOPS = 5
 """How often an instance is stopped: if another generation in its place is refused the same, it isn't the instance."""
@@ -75,11 +77,29 @@ class ApiRecovery:
 
     def bring_api_back(self, note: Callable[[str], None]) -> None:
         """See `ports.Recovery`. Units that don't run are started on every controller, also where the API answers."""
+        self._bring_back(self._examine, note, _WRONG_EXAMINATIONS)
+
+    def replace_newer(self, since: datetime, why: str, note: Callable[[str], None]) -> None:
+        """See `ports.Recovery`. What is created in their place meanwhile isn't replaced: it serves no one yet."""
+        pods: set[str] | None = None
+
+        def examine() -> Diagnosis:
+            nonlocal pods
+            seen = self._examine()
+            pods = set(newer_pods(seen, since)) if pods is None else pods
+            return with_blamed(seen, pods, why)
+
+        self._bring_back(examine, note, 1)
+
+    def _bring_back(
+        self, examine: Callable[[], Diagnosis], note: Callable[[str], None], wrong_examinations: int
+    ) -> None:
+        """`wrong_examinations`: how many in a row must find an API server wrong before anything is done about it."""
         notes = _Notes(note)
         began, attempts, hopeless, wrong, same = self._clock.monotonic(), Attempts(), 0, 0, 0
         replaced = _Replaced()
         while True:
-            diagnosis = self._examine()
+            diagnosis = examine()
             for finding in diagnosis.findings:
                 if finding.severity == "error":
                     notes.add(finding.title)
@@ -87,7 +107,7 @@ class ApiRecovery:
             wrong = wrong + 1 if diagnosis.wrong else 0
             attempts = remember(attempts, diagnosis.controllers, (), now)
             actions: tuple[Action, ...] = ()
-            if not 0 < wrong < _WRONG_EXAMINATIONS:
+            if not 0 < wrong < wrong_examinations:
                 actions = next_actions(
                     diagnosis.controllers, attempts, now, api_answers=diagnosis.api.answers, replace=wrong > 0
                 )
@@ -102,7 +122,7 @@ class ApiRecovery:
             if wrong and (replaced.stops > STOPS or same >= _SAME_EXAMINATIONS):
                 self._take_back(replaced, notes)
                 raise _in_vain(diagnosis)
-            nothing_left = wrong >= _WRONG_EXAMINATIONS and not actions and not _has_standby(diagnosis)
+            nothing_left = wrong >= wrong_examinations and not actions and not _has_standby(diagnosis)
             hopeless = hopeless + 1 if diagnosis.blocked or nothing_left else 0
             reached = all(controller.facts is not None for controller in diagnosis.controllers)
             if self._clock.monotonic() - began >= API_SECONDS or (reached and hopeless >= _HOPELESS_EXAMINATIONS):

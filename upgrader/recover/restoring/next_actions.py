@@ -227,7 +227,8 @@ def _replaced(facts: HostFacts, running: int, wrong: int, waited: float) -> bool
         return waited >= BESIDE_SECONDS
     # An instance answers at its private address a second or two before its HAProxy listens for clients.
     assert isinstance(facts.api, Endpoint)
-    return facts.api.instances >= running and facts.api.listeners > wrong
+    # One that is too slow to answer isn't counted among them.
+    return facts.api.instances >= running - wrong and facts.api.listeners > wrong
 
 
 def _private(facts: HostFacts) -> bool:

@@ -1,0 +1,322 @@
+"""A rollback of kube-apiserver that has to go through the very instance that is too slow for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from math import inf
+from pathlib import Path
+
+import pytest
+
+from testkit.fakes.clock import FakeClock
+from testkit.fakes.helm import FakeHelm
+from testkit.fakes.kube import FakeKube
+from testkit.fakes.recovery import FakeRecovery
+from tests.unit.engine.conftest import Recorder, ScriptedGate
+from upgrader.engine.execution.rollback_progress import STALLED_SECONDS
+from upgrader.engine.execution.runner import Runner, RunResult
+from upgrader.engine.execution.stop_request import StopRequest
+from upgrader.errors import ApiUnavailable, HelmError, HelmUnfinished, RollbackFailed, UpgraderError
+from upgrader.gates.kubernetes_kinds import SECRETS, WORKLOADS
+from upgrader.model.event import RecoveryStarted, RunStarted, StepStarted, UndoEnded
+from upgrader.model.outcome import Verdict, broken, holds, pending
+from upgrader.model.release import RECOVERED_RELEASE as API
+from upgrader.model.release import ReleaseSpec, Revision
+from upgrader.model.run_kind import RunKind
+from upgrader.model.settings import GatePolicy
+from upgrader.model.version import KubernetesVersion
+from upgrader.pipeline import GateRun, Pipeline, PipelineStep
+from upgrader.steps.release.helm_release import ChartStep
+
+HELM_SECONDS = 300.0
+GRACE_SECONDS = 30.0
+"""After which Helm is ended that exceeds its timeout, and also a read by Helm."""
+DEPLOYMENT = WORKLOADS["Deployment"]
+
+
+@dataclass
+class World:
+    """A controller whose new kube-apiserver is Ready, and slow: see the fields. A standby pod in its place is fast."""
+
+    answers_after: float = 0.5
+    """How long each request takes, from here."""
+    answers: bool = True
+    """Whether there is an answer after that time."""
+    helm_reads: bool = True
+    """Whether a read by Helm ends within its 30 s."""
+    writes_after: float = 5.0
+    """How long Helm takes to write the Deployment."""
+    observed_after: float = inf
+    """How long kube-controller-manager takes to observe what Helm wrote."""
+    pods_after: float = 20.0
+    """How long the pods then take."""
+    clock: FakeClock = field(default_factory=FakeClock)
+    slow: bool = False
+
+    def __post_init__(self) -> None:
+        self.kube, self.helm, self.recorder = SlowKube(self), SlowHelm(self), Recorder()
+        self.recovery = Replaces(self)
+        self.kube.raw_answers["/readyz"] = "ok"
+        labels = {"owner": "helm", "name": API}
+        self.kube.put(SECRETS, {"metadata": {"name": "sh.helm.release.v1.x.v1", "labels": labels}}, "kube-system")
+        self.helm.install(API, "version: old\n")
+        self.generation = self.observed = 1
+        self.put()
+
+    def put(self) -> None:
+        """The Deployment as the API has it."""
+        status = {"observedGeneration": self.observed}
+        item = {"metadata": {"name": API, "generation": self.generation}, "spec": {}, "status": status}
+        self.kube.put(DEPLOYMENT, item, "kube-system")
+
+    def run(self, *, recovers: bool = True) -> RunResult:
+        """A step that brings the slow instance, with a gate that finds it out."""
+        chart = ChartStep(
+            ReleaseSpec(API, "kube-system", Path("chart"), {"version": "new"}),
+            "50m",
+            self.helm,
+            HELM_SECONDS,
+            Watches,
+            after="version: new\n",
+        )
+        policy = GatePolicy(consecutive=1, interval_seconds=1.0, deadline_seconds=60.0)
+        item = PipelineStep(
+            chart,
+            (GateRun(ScriptedGate("clients", last=broken("99 % of GET requests take up to 8 s")), policy),),
+            (GateRun(Back(self), policy),),
+            undo_watched=chart.undo_watched,
+        )
+        runner = Runner(
+            kube=self.kube,
+            clock=self.clock,
+            reporter=self.recorder,
+            stop=StopRequest(),
+            recovery=self.recovery,
+            patience_seconds=60.0 if recovers else inf,
+        )
+        target = KubernetesVersion(1, 37, 1)
+        return runner.run(Pipeline((item,)), RunStarted("r1", RunKind.UPGRADE, (API,), "/tmp/r1", target))
+
+    @property
+    def replaced(self) -> list[str]:
+        """Why the new pods were replaced on the controllers, each time."""
+        return [event.reason for event in self.recorder.events if isinstance(event, RecoveryStarted)]
+
+    @property
+    def undone_within(self) -> float:
+        """Seconds from the failure to the end of the undo."""
+        (ended,) = [event for event in self.recorder.events if isinstance(event, UndoEnded)]
+        return ended.seconds
+
+
+class SlowKube(FakeKube):
+    """Its requests take their time while the new instance serves."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self.world = world
+
+    def _check(self, what: str) -> None:
+        if self.world.slow:
+            self.world.clock.sleep(self.world.answers_after)
+            if not self.world.answers:
+                raise ApiUnavailable(f"no answer ({what})")
+        super()._check(what)
+
+
+class SlowHelm(FakeHelm):
+    """Helm as it is at such an API server: it writes, and waits for what kube-controller-manager makes of it."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self.world = world
+
+    def history(self, release: str, namespace: str) -> tuple[Revision, ...]:
+        if self.world.slow and not self.world.helm_reads:
+            self.world.clock.sleep(GRACE_SECONDS)
+            raise HelmUnfinished(f"Helm did not complete release '{release}' within 30 s")
+        return super().history(release, namespace)
+
+    def _add(self, release: str, status: object, manifest: str, **fields: object) -> Revision:
+        added = super()._add(release, status, manifest, **fields)  # type: ignore[arg-type]
+        if "new" in manifest:
+            self.world.generation = self.world.observed = 2
+            self.world.put()
+            self.world.slow = True
+        return added
+
+    def rollback(
+        self,
+        release: str,
+        namespace: str,
+        revision: int,
+        *,
+        timeout_seconds: float,
+        wait: bool = True,
+        watch: Callable[[], None] = lambda: None,
+    ) -> Revision:
+        self.calls.append(f"rollback {release} {revision}")
+        world, begun = self.world, self.world.clock.monotonic()
+        while (spent := world.clock.monotonic() - begun) < timeout_seconds + GRACE_SECONDS:
+            if spent >= (world.writes_after if world.slow else 1.0) and world.generation == 2:
+                world.generation = 3
+                world.put()
+            seen_after = world.writes_after + world.observed_after if world.slow else 2.0
+            if spent >= seen_after and world.generation == 3:
+                world.observed = 3
+                world.put()
+            if world.observed == 3 and spent >= seen_after + world.pods_after:
+                world.slow = False
+                return self._add(release, "deployed", self.manifests[release, revision])
+            world.clock.sleep(1.0)
+            watch()
+        raise HelmUnfinished(f"Helm did not complete release '{release}' within {timeout_seconds + 30:.0f} s")
+
+
+class Replaces(FakeRecovery):
+    """Half a minute later a standby pod serves in place of the new pods."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world.kube)
+        self.world = world
+
+    def bring_api_back(self, note: Callable[[str], None]) -> None:
+        super().bring_api_back(note)
+        self.world.clock.sleep(30.0)
+        if not self.world.answers:
+            self.world.slow = False
+
+    def replace_newer(self, since: object, why: str, note: Callable[[str], None]) -> None:
+        super().replace_newer(since, why, note)  # type: ignore[arg-type]
+        self.world.slow = False
+
+
+@dataclass
+class Back:
+    """Whether the pods are those of before."""
+
+    world: World
+    name: str = "deployment"
+
+    def check(self) -> Verdict:
+        return holds("back") if self.world.observed == 3 and not self.world.slow else pending("2 of 3")
+
+
+class Watches:
+    """Sees nothing while Helm upgrades: the new instance is Ready."""
+
+    last: tuple[Verdict, ...] = ()
+
+    def __call__(self) -> None:
+        """Look."""
+
+
+def test_rollback_that_is_not_observed_begins_on_the_controllers() -> None:
+    """Helm has written the Deployment, and kube-controller-manager never sees it: what serves is replaced, then Helm
+    gets through. The run ends with exit code 4, minutes before Helm's timeout.
+    """
+    world = World()
+    assert world.run().outcome == "rolled-back"
+    (why,) = world.replaced
+    assert "has not begun after" in why and "kube-controller-manager has not observed it" in why
+    assert world.helm.calls == [f"upgrade {API}", f"rollback {API} 1", f"rollback {API} 1"]
+    assert world.undone_within < STALLED_SECONDS + 120
+
+
+def test_pods_are_replaced_that_the_step_brought() -> None:
+    """Those that were created before the step began stay."""
+    world = World()
+    world.clock.sleep(1000.0)
+    before = world.clock.now()
+    world.run()
+    assert any(isinstance(event, StepStarted) for event in world.recorder.events)
+    assert world.recovery.replaced == [before]
+
+
+@pytest.mark.parametrize("answers_after", [8.0, 14.0])
+def test_each_request_that_takes_seconds(answers_after: float) -> None:
+    """However slowly the API answers, each wait ends, and so does the run, with the old state."""
+    world = World(answers_after=answers_after)
+    assert world.run().outcome == "rolled-back"
+    assert world.undone_within < 600
+
+
+def test_api_that_no_longer_answers_while_helm_waits() -> None:
+    """It counts as well as one that has not been observed."""
+    world = World(answers_after=15.0)
+    observe = world.helm.rollback
+
+    def then_silent(*arguments: object, **named: object) -> Revision:
+        world.answers = not world.slow
+        return observe(*arguments, **named)  # type: ignore[arg-type]
+
+    world.helm.rollback = then_silent  # type: ignore[method-assign]
+    assert world.run().outcome == "rolled-back"
+    assert any("the API server does not answer" in why for why in world.replaced)
+    assert world.undone_within < 600
+
+
+def test_helm_that_can_not_even_read() -> None:
+    """Nothing was written yet, and the second attempt would end the same: what serves is replaced first."""
+    world = World(helm_reads=False)
+    assert world.run().outcome == "rolled-back"
+    (why,) = world.replaced
+    assert "within 30 s" in why
+    assert world.undone_within < 180
+
+
+def test_slow_write_is_waited_for() -> None:
+    """While kube-controller-manager keeps up with what is written, Helm has its whole timeout to write it."""
+    world = World(writes_after=200.0, observed_after=2.0)
+    assert world.run().outcome == "rolled-back"
+    assert (world.replaced, len(world.helm.calls)) == ([], 2)
+
+
+def test_slow_pods_are_waited_for() -> None:
+    """A rollback that was observed is under way: nothing is replaced, although it takes minutes."""
+    world = World(observed_after=40.0, pods_after=200.0)
+    assert world.run().outcome == "rolled-back"
+    assert (world.replaced, len(world.helm.calls)) == ([], 2)
+
+
+def test_pods_of_a_rollback_that_was_observed_are_not_replaced() -> None:
+    """Helm exceeds its timeout: by then, the newest pods are those of the rollback. Helm is run once more."""
+    world = World(observed_after=2.0, pods_after=inf)
+    assert world.run().outcome == "failed"
+    assert (world.replaced, len(world.helm.calls)) == ([], 3)
+
+
+def test_replacement_that_fails_leaves_helm_its_time() -> None:
+    """Without SSH, or a generation to start, Helm is all that there is: it gets its whole timeout, twice, and the run
+    ends with exit code 5 and what to do.
+    """
+    world = World()
+    world.recovery.error = RollbackFailed("controller-1 can't be examined", remedy="ssh controller-1")
+    result = world.run()
+    assert (result.outcome, len(world.helm.calls)) == ("failed", 4)
+    assert len(world.replaced) == 1
+    assert "within 330 s" in result.reason
+    assert world.undone_within < STALLED_SECONDS + 2 * (HELM_SECONDS + GRACE_SECONDS) + 120
+
+
+def test_rollback_is_not_given_up_early_where_nothing_may_be_replaced() -> None:
+    """With `recovery.enabled: false`, Helm has its whole timeout, as for any other release."""
+    world = World()
+    assert world.run(recovers=False).outcome == "failed"
+    assert (world.replaced, len(world.helm.calls)) == ([], 3)
+
+
+def test_refusal_of_helm_is_no_stall() -> None:
+    """What Helm fails on at once isn't for the controllers to repair."""
+    world = World()
+    world.helm.rollback = _raises(HelmError("no such revision"))  # type: ignore[method-assign]
+    assert world.run().outcome == "failed"
+    assert world.replaced == []
+
+
+def _raises(error: UpgraderError) -> Callable[..., Revision]:
+    def rollback(*_: object, **__: object) -> Revision:
+        raise error
+
+    return rollback

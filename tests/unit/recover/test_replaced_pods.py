@@ -1,0 +1,158 @@
+"""Replacing pods of kube-apiserver that a rollback doesn't get through, on a controller that behaves as a real one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from testkit.fakes.clock import FakeClock
+from testkit.fakes.hosts import FakeHosts
+from testkit.fakes.kube import FakeKube
+from tests.unit.recover.controllers import ACTIVE_PATH, NOW, controller, generation
+from upgrader.errors import RollbackFailed
+from upgrader.gates.kubernetes_kinds import PODS
+from upgrader.model.cluster import Host
+from upgrader.onhost.sending.host_facts import Clock, Container, Endpoint, Generation
+from upgrader.ports import CommandResult
+from upgrader.recover.diagnosis.diagnose import Controller, Diagnosis
+from upgrader.recover.diagnosis.wrong_api import ApiSeen
+from upgrader.recover.restoring.api_recovery import ApiRecovery
+
+WHY = "the rollback has not begun after 45 s"
+BEGAN = NOW - 60
+
+
+def pod(uid: str, created: float, *, standby: bool = False) -> Container:
+    """kube-apiserver's container in a pod of that UID."""
+    name = f"kube-apiserver-{uid}"
+    return Container(
+        name, "kube-system", "kube-apiserver", "running", uid=uid, created=created, standby=standby, template="t"
+    )
+
+
+class Slow:
+    """A controller whose API answers all the time, slowly while the pod `new` runs. Its ReplicaSet makes another pod in
+    place of one that is stopped, which isn't Ready for a while.
+    """
+
+    def __init__(self, *running: Container, generations: tuple[Generation, ...] = ()) -> None:
+        self.hosts, self.kube, self.notes = FakeHosts(), FakeKube(), list[str]()
+        self.kube.raw_answers["/readyz"] = "ok"
+        self.running = list(running)
+        self.generations = generations or (generation(3), replace(generation(4), pod="new"))
+        self.clock_offset = 0.0
+        self.answering: int | None = None
+        """How many instances answer on addresses of their own; None: all."""
+        for item in running:
+            self.kube.put(PODS, {"metadata": {"name": item.pod}}, "kube-system")
+        for number in (3, 4):
+            self.hosts.files["controller-1", generation(number).manifest] = b"%d" % number
+        self.hosts.commands = {"mkdir": CommandResult(0, "", ""), "python3": self._stop}
+
+    def examine(self) -> Diagnosis:
+        """What an examination would find now."""
+        put = self.hosts.files.get(("controller-1", ACTIVE_PATH), b"")
+        serving = [*self.running, *([pod("standby", NOW, standby=True)] if put else [])]
+        seen = controller(
+            active=int(put) if put else None,
+            generations=self.generations,
+            serves=True,
+            containers=(*serving, *self.made()),
+        )
+        assert seen.facts is not None
+        answering = len(serving) if self.answering is None else self.answering
+        api = Endpoint(True, "ok", "10.0.0.1:6443", instances=answering, listeners=len(serving))
+        facts = replace(seen.facts, api=api, clock=Clock(self.clock_offset, 0.1))
+        return Diagnosis(ApiSeen(True), (replace(seen, facts=facts),), ())
+
+    def made(self) -> list[Container]:
+        """What the ReplicaSet has made meanwhile."""
+        return [pod("newest", NOW)] if any("stop " in note for note in self.notes) else []
+
+    def replace_newer(self) -> None:
+        """Replace what was created since the step began."""
+        recovery = ApiRecovery(self.examine, hosts=self.hosts, kube=self.kube, clock=FakeClock())
+        recovery.replace_newer(datetime.fromtimestamp(BEGAN, UTC), WHY, self.notes.append)
+
+    def _stop(self, _host: Host, command: Sequence[str], _stdin: bytes) -> CommandResult:
+        self.running = [item for item in self.running if item.uid not in command]
+        return CommandResult(0, '{"stopped": []}', "")
+
+    @property
+    def done(self) -> list[str]:
+        """What was done, in short."""
+        return [note.partition(", ")[0].removeprefix("controller-1: ") for note in self.notes]
+
+
+REPLACED = [
+    "start kube-apiserver from its generation 3",
+    "stop kube-apiserver-new",
+    "deleting pod kube-apiserver-new",
+]
+
+
+def test_newer_pod_is_replaced_though_it_answers_all_clients() -> None:
+    """First a standby pod of another generation serves, then the pod is stopped, and deleted. What its ReplicaSet makes
+    in its place isn't Ready yet, and stays: the rollback removes it.
+    """
+    slow = Slow(pod("new", NOW - 50))
+    slow.replace_newer()
+    assert slow.done == REPLACED
+    assert slow.kube.get(PODS, "kube-apiserver-new", "kube-system") is None
+
+
+def test_instance_that_is_too_slow_to_answer_is_replaced_as_well() -> None:
+    """It is enough that the standby pod answers, and that clients reach it."""
+    slow = Slow(pod("new", NOW - 50))
+    slow.answering = 1
+    slow.replace_newer()
+    assert slow.done == REPLACED
+
+
+def test_pod_from_before_the_step_stays() -> None:
+    """It serves, and is what a rollback goes back to."""
+    slow = Slow(pod("old", BEGAN - 10), pod("new", NOW - 50))
+    slow.replace_newer()
+    assert [item.uid for item in slow.running] == ["old"]
+
+
+@pytest.mark.parametrize(("offset", "is_newer"), [(100.0, False), (-100.0, True)])
+def test_clock_of_the_controller_may_differ(offset: float, *, is_newer: bool) -> None:
+    """When a pod was created is by the controller's clock, when the step began by that of this machine."""
+    slow = Slow(pod("new", BEGAN + offset / 2))
+    slow.clock_offset = offset
+    slow.replace_newer()
+    assert bool(slow.running) is not is_newer
+
+
+def test_nothing_newer_nothing_done() -> None:
+    """One examination is enough, and changes nothing."""
+    slow = Slow(pod("old", BEGAN - 10))
+    slow.replace_newer()
+    assert (slow.notes, len(slow.running)) == ([], 1)
+
+
+def test_no_generation_but_that_of_the_new_pod() -> None:
+    """Then nothing is stopped, and the caller learns it soon."""
+    slow = Slow(pod("new", NOW - 50), generations=(replace(generation(4), pod="new"),))
+    with pytest.raises(RollbackFailed, match="none can replace them"):
+        slow.replace_newer()
+    assert [item.uid for item in slow.running] == ["new"]
+
+
+def test_controller_that_can_not_be_examined() -> None:
+    """What runs there isn't known: the others are examined, and nothing is done about it."""
+    slow = Slow(pod("old", BEGAN - 10))
+    examine = slow.examine
+    away = Controller(Host("controller-2", "10.0.0.2"), None, ())
+
+    def with_another() -> Diagnosis:
+        seen = examine()
+        return replace(seen, controllers=(*seen.controllers, away))
+
+    slow.examine = with_another  # type: ignore[method-assign]
+    slow.replace_newer()
+    assert slow.notes == []

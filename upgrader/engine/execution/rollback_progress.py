@@ -1,0 +1,81 @@
+"""Whether the rollback of kube-apiserver gets through the very API server that it replaces."""
+
+from __future__ import annotations
+
+from upgrader.errors import ApiError, RollbackStalled
+from upgrader.gates.kubernetes_kinds import WORKLOADS
+from upgrader.model.release import RECOVERED_RELEASE
+from upgrader.ports import Clock, Kube, KubeObject
+
+__all__ = ["STALLED_SECONDS", "RollbackProgress"]
+
+STALLED_SECONDS = 45.0
+"""How long kube-controller-manager may take to observe a Deployment: a second is usual. While it can't renew its Lease
+within 10 s, it ends, and is started again, and lists all objects first.
+"""
+
+_LOOK_SECONDS = 2.0
+_NAMESPACE = "kube-system"
+_NONE = (0, 0)
+"""There is no such Deployment: an earlier chart has a DaemonSet, whose rollback isn't followed."""
+
+
+class RollbackProgress:
+    """Called about once a second while Helm rolls back; raises RollbackStalled once waiting longer won't help.
+
+    Helm only writes the Deployment. That its pods are replaced needs kube-controller-manager, which needs an API server
+    that answers within seconds.
+    """
+
+    def __init__(self, kube: Kube, clock: Clock) -> None:
+        self._kube = kube
+        self._clock = clock
+        self._before: tuple[int, int] | None = None
+        """None: unknown. Whatever was observed then counts as the change."""
+        self._looks_at = 0.0
+        self._waits_since = 0.0
+        self._seen = False
+
+    @property
+    def seen(self) -> bool:
+        """Whether kube-controller-manager has observed a change of the Deployment: its pods are being replaced."""
+        return self._seen
+
+    def begin(self) -> None:
+        """To be called before Helm is run, each time."""
+        if self._before is None:
+            self._before = self._generations()
+            self._seen = self._before == _NONE
+        self._waits_since = self._clock.monotonic()
+        self._looks_at = self._waits_since + _LOOK_SECONDS
+
+    def __call__(self) -> None:
+        """Look, if it is time."""
+        if self._seen or self._clock.monotonic() < self._looks_at:
+            return
+        now = self._generations()
+        at = self._clock.monotonic()
+        self._looks_at = at + _LOOK_SECONDS
+        if now is not None and now[1] >= now[0]:
+            self._waits_since = at  # Helm may have yet to write it
+            self._seen = self._before is None or now[1] > self._before[0]
+        elif at - self._waits_since >= STALLED_SECONDS:
+            why = "the API server does not answer" if now is None else "kube-controller-manager has not observed it"
+            raise RollbackStalled(
+                f"the rollback of Deployment {_NAMESPACE}/{RECOVERED_RELEASE} has not begun after "
+                f"{at - self._waits_since:.0f} s: {why}",
+                remedy="Compare the CPU that kube-apiserver uses with its limit: kubectl -n kube-system top pod "
+                "--containers. See also the log of kube-controller-manager.",
+            )
+
+    def _generations(self) -> tuple[int, int] | None:
+        """The Deployment's, and the one that was observed; None where that isn't known."""
+        try:
+            found = self._kube.get(WORKLOADS["Deployment"], RECOVERED_RELEASE, _NAMESPACE)
+        except ApiError:
+            return None
+        return _read(found) if found is not None else _NONE
+
+
+def _read(found: KubeObject) -> tuple[int, int]:
+    return int(found["metadata"].get("generation", 0)), int((found.get("status") or {}).get("observedGeneration", 0))
