@@ -137,7 +137,7 @@ class EtcdTools:
         """End the units and pods of the member's use, and remove its folder; those of all, if it has none."""
         folders = ("", "") if keep_folder else (member.work, member.work_place if member.use else "")
         words = (POD_PREFIX + member.use, UNIT_PREFIX + member.use, *folders)
-        self._program(member.host, "stop_pod", dict, *words, seconds=_CLEAN_SECONDS)
+        self._program(member.host, "remove_leftovers", dict, *words, seconds=_CLEAN_SECONDS)
 
     def database_bytes(self, member: EtcdMember) -> int:
         """How large the member's database is; 0 where it has none."""

@@ -282,7 +282,8 @@ def refused(site: Site, kind: type[UpgraderError], why: str) -> None:
     with pytest.raises(kind, match=why):
         site.apply("prepare")
     assert not [line for line in site.did if "halt" in line]
-    assert [line for line in site.did if "stop_pod" in line][-2:] == ["controller-1 stop_pod", "controller-2 stop_pod"]
+    removed = [line for line in site.did if "remove_leftovers" in line][-2:]
+    assert removed == ["controller-1 remove_leftovers", "controller-2 remove_leftovers"]
 
 
 @pytest.mark.parametrize("changed", [{"keys": 307}, {"digest": "other"}])

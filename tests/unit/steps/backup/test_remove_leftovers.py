@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from upgrader.onhost.backup import stop_pod
+from upgrader.onhost.backup import remove_leftovers
 from upgrader.steps.backup import restore
 
 
@@ -58,7 +58,7 @@ def controller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Controller:
         "gone": lambda *_: True,
         "container_facts": SimpleNamespace(socket_path=lambda _: "", runtime=lambda *_: None),
     }.items():
-        monkeypatch.setattr(f"upgrader.onhost.backup.stop_pod.{name}", fake)
+        monkeypatch.setattr(f"upgrader.onhost.backup.remove_leftovers.{name}", fake)
     monkeypatch.setattr("upgrader.onhost.common.units._PROC", str(tmp_path / "proc"))
     return made
 
@@ -67,7 +67,7 @@ def test_units_end_before_their_folder_goes(controller: Controller, capsys: pyte
     """What a unit removes at its end is then its own, and never what is made in that place afterwards."""
     controller.add("one/snapshot.db")
     controller.begin("upgrader-rehearsal-one-1")
-    stop_pod.main("upgrader-etcd-", "upgrader-rehearsal-", str(controller.place), "")
+    remove_leftovers.main("upgrader-etcd-", "upgrader-rehearsal-", str(controller.place), "")
     assert controller.did == ["systemctl stop -- upgrader-rehearsal-*.service", "remove"]
     assert not controller.place.exists() and controller.place.parent.exists()
     assert json.loads(capsys.readouterr().out) == {}
@@ -80,7 +80,7 @@ def test_a_unit_that_goes_on_is_told_and_nothing_is_removed(
     kept = controller.add("one/snapshot.db")
     controller.begin("upgrader-rehearsal-one-1")
     controller.stopping = subprocess.CompletedProcess([], 1, b"", b"Failed to connect to bus\n")
-    stop_pod.main("upgrader-etcd-", "upgrader-rehearsal-", str(controller.place), "")
+    remove_leftovers.main("upgrader-etcd-", "upgrader-rehearsal-", str(controller.place), "")
     why = "the units upgrader-rehearsal-*.service can't be stopped: Failed to connect to bus"
     assert json.loads(capsys.readouterr().out) == {"failed": why}
     assert kept.exists()
@@ -95,7 +95,7 @@ def test_one_use_removes_what_is_its_own(controller: Controller, others: bool) -
         theirs.touch()
     mine = str(controller.place / "mine")
     controller.begin("upgrader-rehearsal-mine-1")
-    stop_pod.main("upgrader-etcd-mine", "upgrader-rehearsal-mine", mine, str(controller.place))
+    remove_leftovers.main("upgrader-etcd-mine", "upgrader-rehearsal-mine", mine, str(controller.place))
     assert controller.did[0] == "systemctl stop -- upgrader-rehearsal-mine*.service"
     assert theirs.exists() is others and controller.place.exists() is others
     assert not (controller.place / "mine").exists()
@@ -109,7 +109,7 @@ def test_backup_needs_no_systemctl(controller: Controller, capsys: pytest.Captur
     if unit:
         controller.begin(unit)
     mine = str(controller.place / "mine")
-    stop_pod.main("upgrader-etcd-mine", "upgrader-rehearsal-mine", mine, str(controller.place))
+    remove_leftovers.main("upgrader-etcd-mine", "upgrader-rehearsal-mine", mine, str(controller.place))
     assert controller.did == ["remove"] and json.loads(capsys.readouterr().out) == {}
 
 
@@ -134,8 +134,8 @@ def test_rehearsal_that_cannot_be_stopped(
     def run(*_: Any, **_named: Any) -> None:
         raise error
 
-    monkeypatch.setattr("upgrader.onhost.backup.stop_pod.subprocess.run", run)
-    stop_pod.main("upgrader-etcd-", "upgrader-rehearsal-", str(controller.place), "")
+    monkeypatch.setattr("upgrader.onhost.backup.remove_leftovers.subprocess.run", run)
+    remove_leftovers.main("upgrader-etcd-", "upgrader-rehearsal-", str(controller.place), "")
     assert why in json.loads(capsys.readouterr().out)["failed"] and kept.exists()
 
 
@@ -151,7 +151,7 @@ def test_backup_removes_nothing_of_a_restore_that_stops_controllers(controller: 
     old = controller.place.parent / "upgrader-restore" / "old"
     old.mkdir(parents=True)
     assert claim(controller.place).returncode == 0
-    stop_pod.main("upgrader-etcd-", "upgrader-rehearsal-", str(controller.place), "")
+    remove_leftovers.main("upgrader-etcd-", "upgrader-rehearsal-", str(controller.place), "")
     assert (controller.place.parent / "upgrader-restore/member/snap/db").exists()
     assert not old.exists() and not controller.place.exists()
 
@@ -161,12 +161,12 @@ def test_restore_takes_all_of_its_data_or_nothing(
 ) -> None:
     """While a backup removes it, or once it has, nothing is stopped; while a restore takes it, nothing is removed."""
     kept = controller.add("data/member/snap/db")
-    monkeypatch.setattr(stop_pod, "_LOCK_SECONDS", 0.0)
-    with stop_pod._locked(str(controller.place.parent)):
+    monkeypatch.setattr(remove_leftovers, "_LOCK_SECONDS", 0.0)
+    with remove_leftovers._locked(str(controller.place.parent)):
         refused = claim(controller.place)
         assert refused.returncode == 1 and "another process is removing files" in refused.stderr and kept.exists()
-        stop_pod.main("upgrader-etcd-", "upgrader-rehearsal-", str(controller.place), "")
+        remove_leftovers.main("upgrader-etcd-", "upgrader-rehearsal-", str(controller.place), "")
         assert "by another process, such as a restore" in json.loads(capsys.readouterr().out)["failed"]
         assert kept.exists()
-    stop_pod.main("upgrader-etcd-", "upgrader-rehearsal-", str(controller.place), "")
+    remove_leftovers.main("upgrader-etcd-", "upgrader-rehearsal-", str(controller.place), "")
     assert "the data that was prepared is gone; nothing was stopped" in claim(controller.place).stderr
