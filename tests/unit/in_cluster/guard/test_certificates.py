@@ -16,8 +16,8 @@ from tests.unit.in_cluster.guard.fake_api import FakeApi
 from upgrader.in_cluster.guard.commands.flags import parse
 from upgrader.in_cluster.guard.guard_errors import ApiAway, Conflict
 from upgrader.in_cluster.guard.runtime.ca_injection import CONFIGURATIONS, Injection, labels_of
-from upgrader.in_cluster.guard.runtime.certificate_bundle import Bundle, Wanted, renewed
 from upgrader.in_cluster.guard.runtime.certificate_keeper import CertificateKeeper, FileKeeper
+from upgrader.in_cluster.guard.runtime.certificate_renewal import Bundle, Wanted, renewed
 from upgrader.in_cluster.guard.runtime.certificate_secret import CertificateSecret
 from upgrader.in_cluster.guard.runtime.http_servers import ServedCertificate
 from upgrader.in_cluster.guard.runtime.informer import Informer, whole

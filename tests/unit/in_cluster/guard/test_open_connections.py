@@ -15,7 +15,7 @@ from testkit.memory import TracedMemory
 from tests.unit.in_cluster.guard.test_admission_server import PATH, review
 from upgrader.in_cluster.guard.core.admission import AdmissionRequest, Answer, allow
 from upgrader.in_cluster.guard.roles.admission_server import admission_app
-from upgrader.in_cluster.guard.runtime.certificate_bundle import Wanted, renewed
+from upgrader.in_cluster.guard.runtime.certificate_renewal import Wanted, renewed
 from upgrader.in_cluster.guard.runtime.http_servers import ServedCertificate
 from upgrader.in_cluster.guard.runtime.metrics import Metrics
 from upgrader.in_cluster.guard.runtime.open_connections import LimitedSite, OpenConnections

@@ -28,8 +28,8 @@ from upgrader.in_cluster.guard.roles.scaling import Scaling
 from upgrader.in_cluster.guard.roles.zone_budgets import ZoneBudgets
 from upgrader.in_cluster.guard.runtime.api_client import Api
 from upgrader.in_cluster.guard.runtime.ca_injection import CONFIGURATIONS, Injection, labels_of
-from upgrader.in_cluster.guard.runtime.certificate_bundle import Wanted
 from upgrader.in_cluster.guard.runtime.certificate_keeper import CertificateKeeper, FileKeeper
+from upgrader.in_cluster.guard.runtime.certificate_renewal import Wanted
 from upgrader.in_cluster.guard.runtime.certificate_secret import CertificateSecret
 from upgrader.in_cluster.guard.runtime.connection import Connection
 from upgrader.in_cluster.guard.runtime.http_servers import ServedCertificate, listening

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from upgrader.in_cluster.guard.guard_errors import Conflict
 from upgrader.in_cluster.guard.logs import LOG
 from upgrader.in_cluster.guard.runtime.api_client import Api
-from upgrader.in_cluster.guard.runtime.certificate_bundle import Bundle, Pair, Wanted, renewed
+from upgrader.in_cluster.guard.runtime.certificate_renewal import Bundle, Pair, Wanted, renewed
 from upgrader.in_cluster.guard.runtime.resource import Object, Resource
 
 __all__ = ["CertificateSecret"]
