@@ -12,7 +12,7 @@ from pathlib import Path
 from upgrader.in_cluster.guard.commands.program import connected, usage_error
 from upgrader.in_cluster.guard.guard_errors import GuardError
 from upgrader.in_cluster.guard.logs import LOG, set_up
-from upgrader.in_cluster.guard.roles.release import Release
+from upgrader.in_cluster.guard.roles.remove_finalizers import FinalizerRemoval
 from upgrader.in_cluster.guard.runtime.api_client import Api
 from upgrader.in_cluster.guard.runtime.connection import Connection
 from upgrader.in_cluster.guard.runtime.leadership import Leadership
@@ -41,7 +41,7 @@ async def _release(connection: Connection, given: argparse.Namespace) -> int:
     async with Api(connection) as api:
         namespace = os.environ.get("POD_NAMESPACE") or given.namespace
         leadership = Leadership(api, namespace, "guard-generator", f"release-{os.environ.get('HOSTNAME', os.getpid())}")
-        return await Release(api, tuple(dict.fromkeys(given.namespaces)), leadership).run()
+        return await FinalizerRemoval(api, tuple(dict.fromkeys(given.namespaces)), leadership).run()
 
 
 def _parser() -> argparse.ArgumentParser:

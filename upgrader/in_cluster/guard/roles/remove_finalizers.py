@@ -20,13 +20,13 @@ from upgrader.in_cluster.guard.runtime.leadership import STANDS_DOWN_SECONDS, Le
 from upgrader.in_cluster.guard.runtime.listing import everything
 from upgrader.in_cluster.guard.runtime.resource import Resource
 
-__all__ = ["Release"]
+__all__ = ["FinalizerRemoval"]
 
 _EVERY_SECONDS = 2.0
 _META = ("namespace", "name", "uid", "resourceVersion", "finalizers", "deletionTimestamp")
 
 
-class Release:
+class FinalizerRemoval:
     """For some namespaces, or for all. The generator can't lead meanwhile: it would add the finalizers again."""
 
     def __init__(

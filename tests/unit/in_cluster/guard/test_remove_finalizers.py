@@ -12,7 +12,7 @@ from upgrader.in_cluster.guard.core.generator import FINALIZER
 from upgrader.in_cluster.guard.guard_errors import ApiAway, Conflict
 from upgrader.in_cluster.guard.roles.generator import DEPLOYMENTS
 from upgrader.in_cluster.guard.roles.protector_cache import POD_PROTECTORS
-from upgrader.in_cluster.guard.roles.release import Release
+from upgrader.in_cluster.guard.roles.remove_finalizers import FinalizerRemoval
 from upgrader.in_cluster.guard.runtime.leadership import Leadership
 from upgrader.in_cluster.guard.runtime.resource import Object, Resource
 
@@ -46,7 +46,7 @@ class World:
             return self.seconds
 
         lead = Leadership(self.api, "ops", "guard-generator", "release", clock=clock, sleep=sleep)
-        return asyncio.run(Release(self.api, namespaces, lead, clock=clock, sleep=sleep).run())
+        return asyncio.run(FinalizerRemoval(self.api, namespaces, lead, clock=clock, sleep=sleep).run())
 
     def finalizers(self, name: str) -> Any:
         """Those of a Deployment."""
