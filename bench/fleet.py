@@ -39,13 +39,13 @@ from upgrader.fleet.campaigns import begin, fleet_files
 from upgrader.fleet.clusters import Answer
 from upgrader.fleet.coordinator import IDLE_SECONDS, LOOK_SECONDS, Coordinator, goes_on
 from upgrader.fleet.events import CampaignStarted, ClusterInputs
+from upgrader.fleet.fleet_folder import read_fleet
 from upgrader.fleet.inputs import inputs_of, own_pins
 from upgrader.fleet.job_objects import JOBS
 from upgrader.fleet.job_process import pins_text
 from upgrader.fleet.job_watch import JobWatch
 from upgrader.fleet.jobs_executor import JobsExecutor
 from upgrader.fleet.questions import Questions
-from upgrader.fleet.reading import read_fleet
 from upgrader.fleet.unread import Unread
 from upgrader.gates.kubernetes_kinds import NAMESPACES, PODS, SECRETS
 from upgrader.model.event import RunEnded, RunStarted

@@ -38,6 +38,7 @@ from upgrader.fleet.clusters import Answer
 from upgrader.fleet.coordinator import Coordinator
 from upgrader.fleet.end_signals import end_signals
 from upgrader.fleet.events import CampaignStarted, ClusterInputs, Pins
+from upgrader.fleet.fleet_folder import read_fleet
 from upgrader.fleet.inputs import copy_approved, folder_digest, inputs_of
 from upgrader.fleet.job_objects import JOBS, Attempt, has_ended
 from upgrader.fleet.job_process import pins_text, run_in_job
@@ -46,7 +47,6 @@ from upgrader.fleet.jobs_executor import JobsExecutor, fetch_journals
 from upgrader.fleet.outcomes import command_end
 from upgrader.fleet.packing import chunks_of
 from upgrader.fleet.questions import Questions
-from upgrader.fleet.reading import read_fleet
 from upgrader.fleet.unread import Unread
 from upgrader.gates.kubernetes_kinds import NAMESPACES, PODS, SECRETS
 from upgrader.model.event import RunEnded, RunStarted

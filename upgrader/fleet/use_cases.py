@@ -33,6 +33,7 @@ from upgrader.fleet.events import (
     StageApproved,
     Unpaused,
 )
+from upgrader.fleet.fleet_folder import read_fleet
 from upgrader.fleet.inputs import (
     Inputs,
     inputs_and_settings,
@@ -49,7 +50,6 @@ from upgrader.fleet.local_executor import LocalExecutor
 from upgrader.fleet.model import Fleet, FleetCluster
 from upgrader.fleet.open_runs import refuse_open_runs
 from upgrader.fleet.questions import Questions, at_home
-from upgrader.fleet.reading import read_fleet
 from upgrader.fleet.soak_gates import refuse_missing_gates
 from upgrader.fleet.state import CampaignState, ClusterState
 from upgrader.model.first_few import first_few

@@ -39,12 +39,12 @@ from upgrader.fleet.events import (
     RetryRequested,
     Unpaused,
 )
+from upgrader.fleet.fleet_folder import read_fleet
 from upgrader.fleet.inputs import Inputs, inputs_of
 from upgrader.fleet.inquiry import Inquiry
 from upgrader.fleet.model import FleetCluster
 from upgrader.fleet.outcomes import CommandEnd, Sign
 from upgrader.fleet.questions import Found, Questions
-from upgrader.fleet.reading import read_fleet
 from upgrader.fleet.soak_gates import GateAnswer
 from upgrader.fleet.soak_restart import Restart
 from upgrader.fleet.state import CampaignState, ClusterState

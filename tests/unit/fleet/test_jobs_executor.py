@@ -24,11 +24,11 @@ from upgrader.engine.history.journal_in_secrets import ClusterReplicas
 from upgrader.engine.journal.journal_file import JOURNAL
 from upgrader.errors import ApiError, ApiUnavailable, Blocked, UsageError
 from upgrader.fleet import jobs_executor
+from upgrader.fleet.fleet_folder import read_fleet
 from upgrader.fleet.inputs import inputs_of
 from upgrader.fleet.job_objects import JOBS
 from upgrader.fleet.job_watch import JobWatch
 from upgrader.fleet.jobs_executor import JobsExecutor, fetch_journals
-from upgrader.fleet.reading import read_fleet
 from upgrader.fleet.unread import Unread
 from upgrader.gates.kubernetes_kinds import NAMESPACES, PODS, SECRETS
 from upgrader.ports import Kind, KubeObject

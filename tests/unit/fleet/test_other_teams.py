@@ -16,9 +16,9 @@ from testkit.waiting import stretched
 from tests.unit.fleet.test_coordinator import Machine, begun, coordinator, inputs, look_until, phases
 from upgrader.fleet.clusters import Answer
 from upgrader.fleet.coordinator import Coordinator
+from upgrader.fleet.fleet_folder import read_fleet
 from upgrader.fleet.inquiry import Inquiry
 from upgrader.fleet.questions import Questions
-from upgrader.fleet.reading import read_fleet
 from upgrader.model.redaction.known_secrets import KNOWN
 
 OTHERS: dict[str, dict[str, Any]] = {

@@ -14,10 +14,10 @@ from tests.unit.ui.test_plan_markdown import document
 from upgrader.app.event_lines import CommandEnded, error_form, line_of
 from upgrader.app.plan_refusal import plan_refusal
 from upgrader.errors import ApiUnavailable
+from upgrader.fleet.fleet_folder import read_fleet
 from upgrader.fleet.model import Fleet
 from upgrader.fleet.outcomes import command_end, result_of
 from upgrader.fleet.plans import PlannedCluster, SharedCause, plan_fleet, shared_causes
-from upgrader.fleet.reading import read_fleet
 from upgrader.fleet.state import CampaignState, ClusterState
 from upgrader.model.finding import Finding
 from upgrader.model.redaction.known_secrets import KNOWN

@@ -13,8 +13,8 @@ from testkit.fleet_folder import FLEET, INVENTORY, write_fleet
 from upgrader.config.yaml_document import read_mapping
 from upgrader.config.yaml_schema import schema_text
 from upgrader.errors import ConfigError, UsageError
+from upgrader.fleet.fleet_folder import read_fleet
 from upgrader.fleet.model import Fleet
-from upgrader.fleet.reading import read_fleet
 
 NOW = datetime(2026, 12, 1, tzinfo=UTC)
 
