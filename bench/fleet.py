@@ -36,6 +36,7 @@ from upgrader.adapters.clock import SystemClock
 from upgrader.adapters.kube import KubeAdapter
 from upgrader.engine.journal.journal_file import JOURNAL, Journal
 from upgrader.fleet.campaigns import begin, fleet_files
+from upgrader.fleet.cluster_checks import Questions
 from upgrader.fleet.clusters import Answer
 from upgrader.fleet.coordinator import IDLE_SECONDS, LOOK_SECONDS, Coordinator, goes_on
 from upgrader.fleet.events import CampaignStarted, ClusterInputs
@@ -45,8 +46,7 @@ from upgrader.fleet.job_objects import JOBS
 from upgrader.fleet.job_process import pins_text
 from upgrader.fleet.job_watch import JobWatch
 from upgrader.fleet.jobs_executor import JobsExecutor
-from upgrader.fleet.questions import Questions
-from upgrader.fleet.unread import Unread
+from upgrader.fleet.unread_journals import Unread
 from upgrader.gates.kubernetes_kinds import NAMESPACES, PODS, SECRETS
 from upgrader.model.event import RunEnded, RunStarted
 from upgrader.model.run_kind import RunKind

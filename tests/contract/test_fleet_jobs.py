@@ -34,8 +34,10 @@ from upgrader.engine.history.past_runs import run_named
 from upgrader.engine.journal.journal_file import JOURNAL, Journal
 from upgrader.errors import ApiError, Blocked, UpgraderError, UsageError
 from upgrader.fleet.campaigns import begin, fleet_files
+from upgrader.fleet.cluster_checks import Questions
 from upgrader.fleet.clusters import Answer
 from upgrader.fleet.coordinator import Coordinator
+from upgrader.fleet.copies_in_secrets import chunks_of
 from upgrader.fleet.end_signals import end_signals
 from upgrader.fleet.events import CampaignStarted, ClusterInputs, Pins
 from upgrader.fleet.fleet_folder import read_fleet
@@ -45,9 +47,7 @@ from upgrader.fleet.job_process import pins_text, run_in_job
 from upgrader.fleet.job_watch import JobWatch
 from upgrader.fleet.jobs_executor import JobsExecutor, fetch_journals
 from upgrader.fleet.outcomes import command_end
-from upgrader.fleet.packing import chunks_of
-from upgrader.fleet.questions import Questions
-from upgrader.fleet.unread import Unread
+from upgrader.fleet.unread_journals import Unread
 from upgrader.gates.kubernetes_kinds import NAMESPACES, PODS, SECRETS
 from upgrader.model.event import RunEnded, RunStarted
 from upgrader.model.run_kind import RunKind

@@ -18,10 +18,11 @@ from upgrader.engine.history.past_runs import newest_name, newest_upgrade
 from upgrader.engine.journal.journal_file import Journal
 from upgrader.engine.journal.record import plain
 from upgrader.errors import UpgraderError, UsageError
+from upgrader.fleet.approved_copies import remove_copies
 from upgrader.fleet.campaigns import INPUTS, KUBECONFIG, Campaign
 from upgrader.fleet.causes import cause_of
+from upgrader.fleet.cluster_checks import Found, Questions
 from upgrader.fleet.clusters import keep_kubeconfig
-from upgrader.fleet.copies import remove_copies
 from upgrader.fleet.decide import Decision, Held, Skip, Start, decide, in_progress
 from upgrader.fleet.events import (
     CampaignEnded,
@@ -39,11 +40,10 @@ from upgrader.fleet.events import (
     SoakGateChecked,
 )
 from upgrader.fleet.inputs import Inputs, pins_differ
-from upgrader.fleet.inquiry import Inquiry
 from upgrader.fleet.model import Fleet, FleetCluster
 from upgrader.fleet.open_runs import built_on
 from upgrader.fleet.outcomes import CommandEnd, Result, Sign, result_of
-from upgrader.fleet.questions import Found, Questions
+from upgrader.fleet.parallel_inquiry import Inquiry
 from upgrader.fleet.soak_gates import GateAnswer
 from upgrader.fleet.state import CampaignState, ClusterState
 from upgrader.ports import Clock

@@ -18,7 +18,7 @@ from upgrader.config.playbooks import playbooks_folder
 from upgrader.config.used_kubeconfig import UsedKubeconfig, read_used
 from upgrader.engine.execution.input_files import digest_of, file_digests
 from upgrader.errors import UsageError
-from upgrader.fleet.copies import copy_inputs, empty_copies, refuse_absolute_names, remove_copies
+from upgrader.fleet.approved_copies import copy_inputs, empty_copies, refuse_absolute_names, remove_copies
 from upgrader.fleet.events import Pins
 from upgrader.model.settings import Settings
 

@@ -15,10 +15,10 @@ from typing import TextIO
 from upgrader.app.event_lines import CommandEnded, error_form, line_of
 from upgrader.config.copied_folder import COPIES, copied
 from upgrader.errors import Blocked, Interrupted, UpgraderError, UsageError
+from upgrader.fleet.copies_in_secrets import unpack
 from upgrader.fleet.end_signals import EndSignals
 from upgrader.fleet.inputs import own_pins
 from upgrader.fleet.outcomes import command_end
-from upgrader.fleet.packing import unpack
 
 __all__ = ["pins_text", "run_in_job"]
 

@@ -22,8 +22,9 @@ from upgrader.engine.history.journal_in_secrets import ClusterReplicas
 from upgrader.engine.history.past_runs import past_runs
 from upgrader.engine.history.run_discovery import bring_home, find_runs, with_remote_runs
 from upgrader.errors import ApiError, ApiUnavailable, Blocked, UpgraderError, UsageError
+from upgrader.fleet.approved_copies import remove_copies
 from upgrader.fleet.campaigns import INPUTS, KUBECONFIG
-from upgrader.fleet.copies import remove_copies
+from upgrader.fleet.copies_in_secrets import MOST_BYTES, chunks_of
 from upgrader.fleet.inputs import copy_approved
 from upgrader.fleet.job_objects import (
     CONTAINER,
@@ -44,8 +45,7 @@ from upgrader.fleet.job_objects import (
 from upgrader.fleet.job_watch import JobWatch
 from upgrader.fleet.model import Fleet, JobSettings
 from upgrader.fleet.outcomes import CommandEnd, Sign
-from upgrader.fleet.packing import MOST_BYTES, chunks_of
-from upgrader.fleet.unread import Unread
+from upgrader.fleet.unread_journals import Unread
 from upgrader.gates.kubernetes_kinds import NAMESPACES, PODS, SECRETS
 from upgrader.model.redaction.known_secrets import KNOWN
 from upgrader.ports import Clock, Kube, KubeObject

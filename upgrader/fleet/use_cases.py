@@ -13,11 +13,12 @@ from upgrader.app.locking import lock_holder, own_name
 from upgrader.app.wiring import open_api, system_clock
 from upgrader.engine.locks.folder_lock import FolderHolder, folder_holder, folder_lock
 from upgrader.errors import Blocked, CampaignStopped, Locked, UpgraderError, UsageError
+from upgrader.fleet.approved_copies import remove_copies
 from upgrader.fleet.at_work import at_work, unknown
 from upgrader.fleet.campaigns import INPUTS, KUBECONFIG, Campaign, begin, fleet_files, newest_campaign
+from upgrader.fleet.cluster_checks import Questions, at_home
 from upgrader.fleet.clusters import ask_cluster, other_cluster, private_kubeconfig, remove_left_kubeconfigs
 from upgrader.fleet.coordinator import Coordinator, Executor
-from upgrader.fleet.copies import remove_copies
 from upgrader.fleet.decide import Decision, Held, decide
 from upgrader.fleet.events import (
     CampaignContinued,
@@ -49,7 +50,6 @@ from upgrader.fleet.jobs_executor import JobsExecutor, way_out
 from upgrader.fleet.local_executor import LocalExecutor
 from upgrader.fleet.model import Fleet, FleetCluster
 from upgrader.fleet.open_runs import refuse_open_runs
-from upgrader.fleet.questions import Questions, at_home
 from upgrader.fleet.soak_gates import refuse_missing_gates
 from upgrader.fleet.state import CampaignState, ClusterState
 from upgrader.model.first_few import first_few

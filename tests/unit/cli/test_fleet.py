@@ -40,6 +40,7 @@ from upgrader.fleet import inputs as fleet_inputs
 from upgrader.fleet.campaigns import Campaign, newest_campaign
 from upgrader.fleet.clusters import Answer
 from upgrader.fleet.coordinator import Coordinator
+from upgrader.fleet.copies_in_secrets import chunks_of
 from upgrader.fleet.decide import Decision, Wait
 from upgrader.fleet.events import ClusterStarting, ExecutorName, Pins, Problem
 from upgrader.fleet.inputs import folder_digest
@@ -47,10 +48,9 @@ from upgrader.fleet.jobs_executor import JobsExecutor
 from upgrader.fleet.local_executor import LocalExecutor
 from upgrader.fleet.model import Fleet
 from upgrader.fleet.outcomes import CommandEnd, command_end
-from upgrader.fleet.packing import chunks_of
 from upgrader.fleet.reports import files
 from upgrader.fleet.state import CampaignState, ClusterState, Phase
-from upgrader.fleet.unread import Unread
+from upgrader.fleet.unread_journals import Unread
 from upgrader.gates.kubernetes_kinds import NAMESPACES
 from upgrader.model.event import RunEnded, RunStarted
 from upgrader.model.outcome import RunOutcome

@@ -25,6 +25,7 @@ from upgrader.engine.journal.journal_file import JOURNAL, Journal
 from upgrader.errors import ApiError, ApiUnavailable, UsageError
 from upgrader.fleet import coordinator as module
 from upgrader.fleet.campaigns import Campaign, begin, fleet_files, newest_campaign
+from upgrader.fleet.cluster_checks import Found, Questions
 from upgrader.fleet.clusters import Answer, Answered
 from upgrader.fleet.coordinator import LOOK_SECONDS, SILENT_SECONDS, Coordinator
 from upgrader.fleet.decide import Decision, Wait
@@ -41,14 +42,13 @@ from upgrader.fleet.events import (
 )
 from upgrader.fleet.fleet_folder import read_fleet
 from upgrader.fleet.inputs import Inputs, inputs_of
-from upgrader.fleet.inquiry import Inquiry
 from upgrader.fleet.model import FleetCluster
 from upgrader.fleet.outcomes import CommandEnd, Sign
-from upgrader.fleet.questions import Found, Questions
+from upgrader.fleet.parallel_inquiry import Inquiry
 from upgrader.fleet.soak_gates import GateAnswer
 from upgrader.fleet.soak_restart import Restart
 from upgrader.fleet.state import CampaignState, ClusterState
-from upgrader.fleet.unread import Unread
+from upgrader.fleet.unread_journals import Unread
 from upgrader.model.event import RunEnded, RunStarted
 from upgrader.model.run_kind import RunKind
 from upgrader.model.version import KubernetesVersion

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from upgrader.errors import UsageError
+from upgrader.fleet.copies_in_secrets import CHUNK_BYTES
 from upgrader.fleet.job_objects import (
     Attempt,
     digest_of,
@@ -23,7 +24,6 @@ from upgrader.fleet.job_objects import (
     waits_for,
 )
 from upgrader.fleet.model import JobSettings
-from upgrader.fleet.packing import CHUNK_BYTES
 
 SETTINGS = JobSettings(Path("/hub"), "registry.example/runner@sha256:" + 64 * "0")
 ATTEMPT = Attempt("20261201T000000-fleet-v1.37.1", "eu-1", 2, "fleet-eu-1")

@@ -12,12 +12,12 @@ import pytest
 
 from upgrader.errors import Blocked, Interrupted, UsageError
 from upgrader.fleet import job_process
+from upgrader.fleet.copies_in_secrets import chunks_of
 from upgrader.fleet.end_signals import end_signals
 from upgrader.fleet.events import Pins
 from upgrader.fleet.job_objects import end_of
 from upgrader.fleet.job_process import run_in_job
 from upgrader.fleet.outcomes import CommandEnd, command_end
-from upgrader.fleet.packing import chunks_of
 
 LINE = (
     '{"format_version":"1.0","time":"2026-12-01T00:00:00Z","type":"CommandEnded","data":{"exit_code":%d,"run":"r"%s}}'

@@ -29,7 +29,7 @@ from upgrader.fleet.inputs import inputs_of
 from upgrader.fleet.job_objects import JOBS
 from upgrader.fleet.job_watch import JobWatch
 from upgrader.fleet.jobs_executor import JobsExecutor, fetch_journals
-from upgrader.fleet.unread import Unread
+from upgrader.fleet.unread_journals import Unread
 from upgrader.gates.kubernetes_kinds import NAMESPACES, PODS, SECRETS
 from upgrader.ports import Kind, KubeObject
 

@@ -14,11 +14,11 @@ import pytest
 from testkit.fleet_folder import write_kubeconfig
 from testkit.waiting import stretched
 from tests.unit.fleet.test_coordinator import Machine, begun, coordinator, inputs, look_until, phases
+from upgrader.fleet.cluster_checks import Questions
 from upgrader.fleet.clusters import Answer
 from upgrader.fleet.coordinator import Coordinator
 from upgrader.fleet.fleet_folder import read_fleet
-from upgrader.fleet.inquiry import Inquiry
-from upgrader.fleet.questions import Questions
+from upgrader.fleet.parallel_inquiry import Inquiry
 from upgrader.model.redaction.known_secrets import KNOWN
 
 OTHERS: dict[str, dict[str, Any]] = {

@@ -11,7 +11,7 @@ from upgrader.engine.locks.folder_lock import FolderHolder, folder_holder
 from upgrader.errors import UpgraderError
 from upgrader.fleet.coordinator import Coordinator
 from upgrader.fleet.decide import Decision
-from upgrader.fleet.inquiry import Inquiry
+from upgrader.fleet.parallel_inquiry import Inquiry
 from upgrader.fleet.reports import files
 from upgrader.fleet.reports.metrics import fleet_metrics
 from upgrader.fleet.state import CampaignState

@@ -16,7 +16,7 @@ from upgrader.errors import ServiceError
 from upgrader.fleet.campaigns import Campaign
 from upgrader.fleet.coordinator import Coordinator
 from upgrader.fleet.events import Paused
-from upgrader.fleet.inquiry import Inquiry
+from upgrader.fleet.parallel_inquiry import Inquiry
 from upgrader.fleet.reports import files, publishing
 from upgrader.fleet.reports.publishing import Publisher
 

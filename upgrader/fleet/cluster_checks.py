@@ -1,4 +1,4 @@
-"""What a campaign asks before it begins a cluster: is it the inventory's, and is all of it as it was approved?"""
+"""What a campaign asks of a cluster before a run and in a soak: is it the inventory's, and as it was approved?"""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from upgrader.fleet.rehearsals import unrehearsed
 from upgrader.fleet.soak_gates import GateAnswer, SoakGates
 from upgrader.fleet.soak_restart import Restart, restart_pod
 from upgrader.fleet.state import ClusterState
-from upgrader.fleet.unread import Unread
+from upgrader.fleet.unread_journals import Unread
 from upgrader.model.redaction.known_secrets import KNOWN
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Clock

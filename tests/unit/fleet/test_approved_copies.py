@@ -15,7 +15,7 @@ from upgrader.config.load import load_settings
 from upgrader.config.plain_file import open_plain
 from upgrader.engine.execution import input_files
 from upgrader.errors import UsageError
-from upgrader.fleet import copies as copies_module
+from upgrader.fleet import approved_copies as copies_module
 from upgrader.fleet.inputs import copy_approved, folder_digest
 from upgrader.model.release import ReleaseSpec
 from upgrader.model.settings import PlaybookSettings, ReleaseSettings

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from upgrader.errors import UsageError
+from upgrader.fleet.copies_in_secrets import CHUNK_BYTES, chunks_of, unpack
 from upgrader.fleet.inputs import copy_approved, folder_digest
-from upgrader.fleet.packing import CHUNK_BYTES, chunks_of, unpack
 
 
 def written(folder: Path, chunks: tuple[bytes, ...]) -> list[Path]:
