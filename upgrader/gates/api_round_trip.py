@@ -5,12 +5,10 @@ from __future__ import annotations
 import uuid
 
 from upgrader.gates.kubernetes_kinds import CONFIG_MAPS
-from upgrader.ports import Kube, KubeObject
+from upgrader.gates.written_objects import PROBE_LABEL, PROBE_NAMESPACE, round_trip_object
+from upgrader.ports import Kube
 
-__all__ = ["PROBE_LABEL", "PROBE_NAMESPACE", "round_trip"]
-
-PROBE_LABEL = "upgrader.io/probe"
-PROBE_NAMESPACE = "kube-system"
+__all__ = ["round_trip"]
 
 _WATCH_SECONDS = 2
 
@@ -22,7 +20,7 @@ def round_trip(kube: Kube) -> str:
     """
     _clean_up(kube)
     name, token = f"upgrader-probe-{uuid.uuid4().hex[:8]}", uuid.uuid4().hex
-    kube.create(CONFIG_MAPS, _probe(name, token), PROBE_NAMESPACE)
+    kube.create(CONFIG_MAPS, round_trip_object(name, token), PROBE_NAMESPACE)
     seen: list[str] = []
     deleted = False
     for event in kube.watch(CONFIG_MAPS, PROBE_NAMESPACE, name, timeout_seconds=_WATCH_SECONDS):
@@ -43,11 +41,6 @@ def round_trip(kube: Kube) -> str:
     if seen[-1] != "DELETED":
         return f"a watch did not show the deletion of ConfigMap {name} within {_WATCH_SECONDS} s"
     return ""
-
-
-def _probe(name: str, token: str) -> KubeObject:
-    metadata = {"name": name, "namespace": PROBE_NAMESPACE, "labels": {PROBE_LABEL: "true"}}
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"token": token}}
 
 
 def _clean_up(kube: Kube) -> None:

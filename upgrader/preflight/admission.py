@@ -1,13 +1,17 @@
-"""The API server would admit the planned workloads and their pods: each is created in a server-side dry run."""
+"""The API server would admit the planned workloads and their pods, and what gates write: each is created in a
+server-side dry run.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from http import HTTPStatus
 from typing import Any
 
 from upgrader.errors import ApiError, ApiUnavailable
-from upgrader.gates.kubernetes_kinds import NAMESPACES, WORKLOADS
+from upgrader.gates.kubernetes_kinds import CONFIG_MAPS, NAMESPACES, WORKLOADS
 from upgrader.gates.trial_pod import NO_DRY_RUN, trial_pod
+from upgrader.gates.written_objects import PROBE_NAMESPACE, availability_object, round_trip_object
 from upgrader.model.finding import Finding
 from upgrader.model.first_few import first_few
 from upgrader.model.manifest import Manifest, objects_in
@@ -40,8 +44,10 @@ _REMEDIES = {
 
 def check_admission(context: PreflightContext) -> Iterator[Finding]:
     """No webhook, policy or quota refuses a workload, or its pods: neither the upgrade nor its rollback could get past
-    that.
+    that. Nor does one refuse what gates write: a good upgrade would be rolled back for it.
     """
+    if context.changing:
+        yield from _written(context)
     brought: set[str] = set()  # by the release itself, or by those before it in the pipeline
     for release in context.changing:
         after = objects_in(release.after)
@@ -64,7 +70,7 @@ def _workload(
     except ApiUnavailable:
         raise
     except ApiError as error:
-        yield _refused(f"{name}: the API refuses its pods", name, error, release, namespace)
+        yield _refused(f"{name}: the API refuses its pods", name, error, namespace, _of_values(release))
         return
     if limited := _added_limits(pod, admitted):
         yield Finding(
@@ -104,7 +110,7 @@ def _itself(context: PreflightContext, release: PlannedRelease, name: str, item:
     except ApiError as error:
         if error.status in (404, 409):
             return  # made or removed meanwhile
-        yield _refused(f"{name}: the API refuses it", name, error, release, namespace)
+        yield _refused(f"{name}: the API refuses it", name, error, namespace, _of_values(release))
 
 
 def _shortened(name: str, namespace: str, item: Manifest, pod: KubeObject) -> Iterator[Finding]:
@@ -136,7 +142,12 @@ def _patch(old: Manifest, new: Manifest) -> dict[str, Any]:
     }
 
 
-def _refused(title: str, name: str, error: ApiError, release: PlannedRelease, namespace: str) -> Finding:
+def _of_values(release: PlannedRelease) -> str:
+    return f"Change the values of release {release.name}, or the policy that rejects them."
+
+
+def _refused(title: str, name: str, error: ApiError, namespace: str, otherwise: str) -> Finding:
+    """`otherwise` is the remedy where the API's message has none of the known words."""
     if NO_DRY_RUN in error.message:
         return _untested(name, error.message)
     remedies = [text.format(namespace=namespace) for word, text in _REMEDIES.items() if word in error.message]
@@ -145,7 +156,7 @@ def _refused(title: str, name: str, error: ApiError, release: PlannedRelease, na
         "error",
         title,
         error.message,
-        remedies[0] if remedies else f"Change the values of release {release.name}, or the policy that rejects them.",
+        remedies[0] if remedies else otherwise,
     )
 
 
@@ -178,3 +189,25 @@ def _brought_fields(item: Manifest, namespace: str, brought: Collection[str]) ->
         for key, kind in _NAMED.items()
         if key in spec and {f"{kind} {namespace}/{spec[key]}", f"{kind} {spec[key]}"} & set(brought)
     )
+
+
+def _written(context: PreflightContext) -> Iterator[Finding]:
+    """The first one that is refused: most often, all are for the same reason."""
+    for item in (round_trip_object("upgrader-probe-dry-run", "dry run"), availability_object("dry run")):
+        name = f"ConfigMap {PROBE_NAMESPACE}/{item['metadata']['name']}"
+        otherwise = f"Exclude from the policy the ConfigMaps of {PROBE_NAMESPACE} whose names begin with `upgrader-`."
+        try:
+            context.kube.create(CONFIG_MAPS, item, PROBE_NAMESPACE, dry_run=True)
+        except ApiUnavailable:
+            raise
+        except ApiError as error:
+            if error.status == HTTPStatus.CONFLICT:  # a prober that was killed has left it
+                continue
+            if NO_DRY_RUN in error.message:
+                title = f"{name}: a dry run can't tell whether the API admits it; a gate writes it"
+                yield Finding("admission.untested", "info", title, error.message)
+            else:
+                yield _refused(
+                    f"{name}: the API refuses it, and a gate writes it", name, error, PROBE_NAMESPACE, otherwise
+                )
+            return

@@ -76,6 +76,34 @@ def test_webhook_that_cannot_be_tried(world: World) -> None:
     assert world.find(check_admission)["admission.untested"].severity == "info"
 
 
+@pytest.mark.parametrize("label", ["upgrader.io/probe", "app.kubernetes.io/managed-by"])
+def test_what_gates_write_is_tried(world: World, monkeypatch: pytest.MonkeyPatch, label: str) -> None:
+    """A policy or a full quota of kube-system that refuses their ConfigMaps fails the gates of a good upgrade, which is
+    then rolled back: it is found before the run. Nothing of it is tried where no release changes.
+    """
+    refused = ApiError('configmaps "x" is forbidden: exceeded quota: few')
+
+    def create(kind: Kind, manifest: KubeObject, namespace: str, **more: Any) -> KubeObject:
+        assert more == {"dry_run": True}
+        if manifest["kind"] == "ConfigMap" and label in manifest["metadata"]["labels"]:
+            assert namespace == "kube-system"
+            raise refused
+        return manifest
+
+    monkeypatch.setattr(world.kube, "create", create)
+    assert world.find(check_admission) == {}
+    world.manifests["kubernetes"] = MANIFEST
+    found = world.find(check_admission)["admission.refused"]
+    assert found.blocking and "ConfigMap kube-system/upgrader-" in found.title
+    assert "kubectl -n kube-system describe resourcequotas" in found.remedy
+    refused = ApiError("denied: no label `owner`")
+    assert "ConfigMaps" in world.find(check_admission)["admission.refused"].remedy
+    refused.status = 409  # it exists: an earlier prober was killed
+    assert world.find(check_admission) == {}
+    refused = ApiError('admission webhook "x" does not support dry run')
+    assert world.find(check_admission).keys() == {"admission.untested"}
+
+
 BROUGHT = """
 kind: Namespace
 metadata: {name: metallb-system}

@@ -34,6 +34,7 @@ from upgrader.gates.availability.retry_policy import Outcome, ask
 from upgrader.gates.availability.samples import Samples
 from upgrader.gates.availability.schedule import deal
 from upgrader.gates.availability.tally import Probed, Tally
+from upgrader.gates.written_objects import AVAILABILITY, PROBE_NAMESPACE, availability_object
 from upgrader.model.availability import Watches
 
 __all__ = ["COLLECTION", "OBJECT", "Options", "Prober", "main"]
@@ -47,8 +48,8 @@ STALL_SECONDS = 0.05
 """A prober that is later than this was not scheduled: that time counts as no gap."""
 LEAVE_SECONDS = 3.0
 """How long the end waits for outstanding answers."""
-OBJECT = "upgrader-availability"
-COLLECTION = "/api/v1/namespaces/kube-system/configmaps"
+OBJECT = AVAILABILITY
+COLLECTION = f"/api/v1/namespaces/{PROBE_NAMESPACE}/configmaps"
 
 _VERSION = re.compile(rb'"resourceVersion": ?"(\d+)"')
 
@@ -67,18 +68,7 @@ class Options:
 
 _GET = Request("GET", f"{COLLECTION}/{OBJECT}", accept=(404,))  # its object may not exist yet
 _LIST = Request("GET", f"{COLLECTION}?limit=5")
-_WRITTEN = json.dumps(
-    {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {
-            "name": OBJECT,
-            "namespace": "kube-system",
-            "labels": {"app.kubernetes.io/managed-by": "upgrader"},
-        },
-        "data": {"written": "TIME"},
-    }
-)
+_WRITTEN = json.dumps(availability_object("TIME"))
 
 
 def _write() -> Request:
