@@ -175,6 +175,10 @@ def _containers(pod: KubeObject) -> list[KubeObject]:
     return [*(pod["spec"].get("containers") or ()), *(pod["spec"].get("initContainers") or ())]
 
 
+def _unwritten(name: str, why: str) -> Finding:
+    return Finding("admission.untested", "info", f"{name}: a dry run can't tell whether a gate may write it", why)
+
+
 def _untested(name: str, why: str) -> Finding:
     return Finding("admission.untested", "info", f"{name}: a dry run can't tell whether its pods are admitted", why)
 
@@ -204,8 +208,7 @@ def _written(context: PreflightContext) -> Iterator[Finding]:
             if error.status == HTTPStatus.CONFLICT:  # a prober that was killed has left it
                 continue
             if NO_DRY_RUN in error.message:
-                title = f"{name}: a dry run can't tell whether the API admits it; a gate writes it"
-                yield Finding("admission.untested", "info", title, error.message)
+                yield _unwritten(name, error.message)
             else:
                 yield _refused(
                     f"{name}: the API refuses it, and a gate writes it", name, error, PROBE_NAMESPACE, otherwise
