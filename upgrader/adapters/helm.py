@@ -66,6 +66,12 @@ _NOT_REACHED = (
     "connection refused",
     "connection reset",
     "connection lost",
+    "connection timed out",
+    "broken pipe",
+    "no route to host",
+    "network is unreachable",
+    "server sent GOAWAY",
+    "stream error: stream ID",
     "EOF",
     "i/o timeout",
     "TLS handshake timeout",
@@ -76,10 +82,16 @@ _NOT_REACHED = (
     "Too Many Requests",
     "server is currently unable",
     "has prevented the request from succeeding",
+    "unable to return a response in the time allotted",
+    "etcdserver: leader changed",
+    "etcdserver: no leader",
+    "etcdserver: request timed out",
 )
-"""How Helm and Go report an API that didn't answer, or whose answer didn't arrive."""
+"""How Helm and Go report an API that didn't answer, or whose answer didn't arrive; and how the API server reports that
+etcd elects a leader.
+"""
 _WEBHOOK_NOT_REACHED = re.compile(
-    r'failed to call webhook: Post "[^"\n]*": .{0,160}?(?:' + "|".join(map(re.escape, _NOT_REACHED)) + ")"
+    r'failed to call webhook: (?:Post "[^"\n]*": )?.{0,160}?(?:' + "|".join(map(re.escape, _NOT_REACHED)) + ")"
 )
 """An API server's error about a webhook that doesn't answer."""
 

@@ -72,6 +72,12 @@ def tries(asked: Path) -> int:
         'an error on the server ("internal") has prevented the request from succeeding',
         "query: failed to query with labels: unexpected end of JSON input",
         'Get "https://api:6443/version": dial tcp: lookup api on 10.0.0.1:53: no such host',
+        'http2: server sent GOAWAY and closed the connection; LastStreamID=7, ErrCode=NO_ERROR, debug=""',
+        "stream error: stream ID 7; INTERNAL_ERROR; received from peer",
+        'Get "https://10.0.0.11:6443/api/v1/secrets": dial tcp 10.0.0.11:6443: connect: no route to host',
+        'Get "https://10.0.0.11:6443/api/v1/secrets": dial tcp 10.0.0.11:6443: connect: network is unreachable',
+        "the server was unable to return a response in the time allotted, but may still be processing the request",
+        "query: failed to query with labels: etcdserver: leader changed",
     ],
 )
 def test_a_read_is_tried_again(helm: Callable[..., HelmAdapter], asked: Path, words: str) -> None:
@@ -95,12 +101,20 @@ _NO_WEBHOOK = (
 )
 
 
+_WEBHOOK_ANSWERS = (
+    'server-side apply failed: Internal error occurred: failed calling webhook "x.example.com": failed to call '
+    "webhook: the server is currently unable to handle the request"
+)
+
+
 @pytest.mark.parametrize(
     ("words", "kind"),
     [
         ("Kubernetes cluster unreachable: tls: failed to verify certificate: x509: unknown authority", ApiUnavailable),
         ('secrets is forbidden: User "bob" cannot list resource', HelmError),
         (_NO_WEBHOOK, HelmError),
+        (_WEBHOOK_ANSWERS, HelmError),
+        ("create: failed to create: etcdserver: request is too large", HelmError),
     ],
 )
 def test_what_waiting_does_not_mend(
