@@ -150,8 +150,8 @@ def run(
     from upgrader.app.hops import run_hops
     from upgrader.app.left_out import WantedUpgrade
     from upgrader.app.resume_or_start import interrupted_upgrade, refuse_other_target
-    from upgrader.app.startup import wait_for_start
     from upgrader.app.upgrade import propose_upgrade
+    from upgrader.app.wait_for_start import wait_for_start
     from upgrader.app.wanted_version import left_behind, write_wanted
 
     if patience is not None:

@@ -12,7 +12,7 @@ from testkit.fakes.kube import FakeKube
 from tests.unit.gates.builders import add_node, add_pod, crashed, running, waiting
 from upgrader.app import startup
 from upgrader.app.front_end import FrontEnd
-from upgrader.app.startup import await_start
+from upgrader.app.wait_for_start import await_start
 from upgrader.cli.main import cli
 from upgrader.errors import ApiError, CredentialsRefused, UsageError
 from upgrader.model.cluster import Cluster, Host
