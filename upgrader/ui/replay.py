@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import TextIO
 
 from upgrader.app.front_end import RunDisplay
-from upgrader.app.recording import RecordedRun
+from upgrader.app.recorded_run import RecordedRun
 from upgrader.engine.journal.decode import UnknownEvent
 from upgrader.model.event import Event, Note
 from upgrader.ui.live_display import ConsoleReporter, Recording

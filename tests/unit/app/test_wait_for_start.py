@@ -10,7 +10,6 @@ from click.testing import CliRunner
 from testkit.fakes.clock import FakeClock
 from testkit.fakes.kube import FakeKube
 from tests.unit.gates.builders import add_node, add_pod, crashed, running, waiting
-from upgrader.app import startup
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.wait_for_start import await_start
 from upgrader.cli.main import cli
@@ -172,7 +171,7 @@ def test_commands_wait_first(monkeypatch: pytest.MonkeyPatch, arguments: list[st
         asked.append(seconds)
         raise ApiError("enough")
 
-    monkeypatch.setattr(startup, "wait_for_start", wait)
+    monkeypatch.setattr("upgrader.app.wait_for_start.wait_for_start", wait)
     CliRunner().invoke(cli, ["-C", "/nonexistent", *arguments])
     assert asked == ([] if seconds is None else [seconds])
 

@@ -10,7 +10,7 @@ import pytest
 from bench.demo.parts import described, parts, remember
 from bench.demo.what_comes import main
 from bench.demo.while_building import RECORDING, built
-from upgrader.app.recording import recorded_run
+from upgrader.app.recorded_run import recorded_run
 from upgrader.model.event import AvailabilityMeasured, RunEnded, RunStarted
 
 FROM, TO = "v1.36.3", "v1.37.1"

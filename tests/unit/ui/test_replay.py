@@ -14,7 +14,7 @@ import pytest
 from testkit import example_runs
 from testkit.example_runs import GOOD, HOSTILE, INTERRUPTED, RUN, Story, journal_of
 from upgrader.app.event_lines import CommandEnded, line_of
-from upgrader.app.recording import recorded_run
+from upgrader.app.recorded_run import recorded_run
 from upgrader.errors import UsageError
 from upgrader.model.event import Note
 from upgrader.ui.replay import LONGEST_PAUSE, RecordedTime, replay
