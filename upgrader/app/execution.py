@@ -13,9 +13,9 @@ from pathlib import Path
 from upgrader.app.existing_run import ExistingRun
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.locking import HeldLock
-from upgrader.app.observing import observing
 from upgrader.app.probing import probe_of, probing, recording
 from upgrader.app.removed_apis import removed_by_plan, removed_by_undo
+from upgrader.app.run_observers import observing
 from upgrader.app.wiring import Session
 from upgrader.config.yaml_document import shown
 from upgrader.engine.execution.cordoned_nodes import cordoned

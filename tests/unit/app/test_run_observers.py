@@ -9,7 +9,7 @@ from typing import Any
 from testkit.example_runs import GOOD, ROLLED_BACK, journal_of, state_of
 from testkit.fakes.clock import FakeClock
 from testkit.fakes.http_service import FakeHttpService
-from upgrader.app.observing import observing
+from upgrader.app.run_observers import observing
 from upgrader.engine.history.journal_replicas import LocalJournals
 from upgrader.engine.history.run_discovery import find_runs
 from upgrader.model.observability import HttpEndpoint, ObservabilitySettings, WebhookSettings
