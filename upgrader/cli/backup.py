@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
+from upgrader.cli.command_groups import GroupOfWholeLines
 from upgrader.cli.command_line import EVENTS, IDENTITY, front_end
 from upgrader.cli.notices import say
 from upgrader.cli.output import print_text
-from upgrader.cli.whole_lines import GroupOfWholeLines
 
 __all__ = ["backup"]
 

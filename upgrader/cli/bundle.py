@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from upgrader.cli.command_groups import GroupOfWholeLines
 from upgrader.cli.command_line import TARGET
 from upgrader.cli.output import print_text
-from upgrader.cli.whole_lines import GroupOfWholeLines
 from upgrader.model.version import KubernetesVersion
 
 if TYPE_CHECKING:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from upgrader.cli.command_groups import GroupOfWholeLines
 from upgrader.cli.command_line import DURATION, EVENTS, TAKE_OVER, YES, front_end
 from upgrader.cli.notices import say
 from upgrader.cli.output import OUTPUT, Output, print_plain
 from upgrader.cli.questions import start
 from upgrader.cli.rotate_ca import rotate_ca
-from upgrader.cli.whole_lines import GroupOfWholeLines
 
 if TYPE_CHECKING:
     from upgrader.app.certificate_renewal import ProposedRenewal

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import click
 
+from upgrader.cli.command_groups import GroupOfWholeLines
 from upgrader.cli.output import OUTPUT, Output, print_plain
-from upgrader.cli.whole_lines import GroupOfWholeLines
 
 __all__ = ["config"]
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from upgrader.cli.command_groups import GroupOfWholeLines
 from upgrader.cli.command_line import EVENTS, TAKE_OVER, YES, front_end
 from upgrader.cli.notices import say
 from upgrader.cli.questions import conclude, confirm
-from upgrader.cli.whole_lines import GroupOfWholeLines
 from upgrader.errors import Blocked
 
 if TYPE_CHECKING:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from upgrader.cli.command_groups import GroupOfWholeLines
 from upgrader.cli.command_line import YES, front_end
 from upgrader.cli.notices import say
 from upgrader.cli.output import TEXT_OR_JSON
 from upgrader.cli.questions import confirm
 from upgrader.cli.report import show_page
-from upgrader.cli.whole_lines import GroupOfWholeLines
 from upgrader.errors import Blocked, UpgraderError, UsageError
 
 if TYPE_CHECKING:

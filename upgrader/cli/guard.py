@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from upgrader.cli.command_groups import GroupOfWholeLines
 from upgrader.cli.command_line import front_end
 from upgrader.cli.notices import say
-from upgrader.cli.whole_lines import GroupOfWholeLines
 
 if TYPE_CHECKING:
     from upgrader.recover.webhook_bypass.configurations import Webhook

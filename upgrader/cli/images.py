@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from upgrader.cli.whole_lines import GroupOfWholeLines
+from upgrader.cli.command_groups import GroupOfWholeLines
 
 __all__ = ["images"]
 

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from upgrader.cli.command_groups import GroupOfWholeLines
 from upgrader.cli.global_options import without_choice
 from upgrader.cli.lab_origin import OriginOptions, origin_options
 from upgrader.cli.output import print_text
-from upgrader.cli.whole_lines import GroupOfWholeLines
 from upgrader.errors import Interrupted, Locked, UsageError
 
 if TYPE_CHECKING:

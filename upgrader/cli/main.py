@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from upgrader import __version__
+from upgrader.cli.command_groups import HelpfulGroup
 from upgrader.cli.exit_code import exit_code_of
 from upgrader.cli.global_options import (
     environment,
@@ -22,7 +23,6 @@ from upgrader.cli.global_options import (
     with_global_options,
     with_output,
 )
-from upgrader.cli.whole_lines import HelpfulGroup
 from upgrader.errors import Interrupted, UpgraderError
 from upgrader.model.redaction.known_secrets import KNOWN, secrets_in
 from upgrader.ui.lost_terminal import outlast_the_terminal

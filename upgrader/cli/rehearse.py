@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from upgrader.cli.command_groups import GroupOfWholeLines
 from upgrader.cli.command_line import IDENTITY_HELP, TARGET, front_end
 from upgrader.cli.output import OUTPUT, Output, print_plain, print_text
-from upgrader.cli.whole_lines import GroupOfWholeLines
 from upgrader.errors import UsageError
 from upgrader.model.version import KubernetesVersion
 

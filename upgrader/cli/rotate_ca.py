@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
+from upgrader.cli.command_groups import GroupOfWholeLines
 from upgrader.cli.command_line import EVENTS, TAKE_OVER, YES, front_end
 from upgrader.cli.notices import say
 from upgrader.cli.output import OUTPUT, Output, print_plain
 from upgrader.cli.questions import confirm, start
-from upgrader.cli.whole_lines import GroupOfWholeLines
 
 if TYPE_CHECKING:
     from upgrader.app.ca_rotation import FoundCas
