@@ -13,7 +13,7 @@ from upgrader.model.node_mark import MARK, NodeMark, Phase
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Clock, Kube, KubeObject
 from upgrader.steps.nodes.api_resources import NODES
-from upgrader.steps.nodes.patience import patiently
+from upgrader.steps.nodes.patient_requests import patiently
 
 __all__ = ["LOAD_BALANCER", "Cordons", "NodeNow"]
 

@@ -10,7 +10,7 @@ from upgrader.model.surge import SURGE, surge_pool
 from upgrader.model.version import KUBELET_MINORS, KubernetesVersion
 from upgrader.ports import Clock, Kube, KubeObject, Playbooks
 from upgrader.steps.nodes.api_resources import NODES
-from upgrader.steps.nodes.patience import patiently
+from upgrader.steps.nodes.patient_requests import patiently
 from upgrader.steps.surge.plan import PlannedSurge
 
 __all__ = ["SurgeNode", "SurgeNodes"]

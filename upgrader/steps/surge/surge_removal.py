@@ -9,7 +9,7 @@ from upgrader.errors import PlaybookError
 from upgrader.steps.nodes.api_resources import NODES
 from upgrader.steps.nodes.cordon import Cordons
 from upgrader.steps.nodes.drain import Drain
-from upgrader.steps.nodes.patience import patiently
+from upgrader.steps.nodes.patient_requests import patiently
 from upgrader.steps.surge.surge_nodes import SurgeNode, SurgeNodes
 from upgrader.wait_and_retry import wait_until
 
