@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
-from upgrader.config.used_kubeconfig import UsedKubeconfig
+from upgrader.config.copied_kubeconfig import UsedKubeconfig
 from upgrader.engine.history.journal_in_secrets import secret_name
 from upgrader.errors import ApiError, UpgraderError, UsageError
 from upgrader.fleet.at_work import at_work

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from upgrader.app.observe_cluster import server_version
 from upgrader.app.wiring import open_api
-from upgrader.config.used_kubeconfig import UsedKubeconfig
+from upgrader.config.copied_kubeconfig import UsedKubeconfig
 from upgrader.engine.journal.atomic import write_atomic
 from upgrader.errors import ApiError, UsageError
 from upgrader.fleet.cluster_traits import cluster_traits

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from upgrader.config.used_kubeconfig import UsedKubeconfig
+from upgrader.config.copied_kubeconfig import UsedKubeconfig
 from upgrader.engine.history.past_runs import newest_name, newest_upgrade
 from upgrader.engine.journal.journal_file import Journal
 from upgrader.engine.journal.record import plain

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from upgrader.config.copied_kubeconfig import read_used
 from upgrader.config.kubeconfig import named_files, read_kubeconfig
 from upgrader.config.load import load_settings
-from upgrader.config.used_kubeconfig import read_used
 from upgrader.errors import ConfigError
 
 ODD: dict[str, tuple[object, str]] = {

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from upgrader.config.used_kubeconfig import UsedKubeconfig
+from upgrader.config.copied_kubeconfig import UsedKubeconfig
 from upgrader.errors import ApiError
 from upgrader.fleet import clusters
 from upgrader.fleet.clusters import (

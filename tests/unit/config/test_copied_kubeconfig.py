@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from testkit.fleet_folder import write_kubeconfig
+from upgrader.config.copied_kubeconfig import UsedKubeconfig, read_used
 from upgrader.config.load import load_settings
-from upgrader.config.used_kubeconfig import UsedKubeconfig, read_used
 from upgrader.errors import ConfigError
 
 PEM = "-----BEGIN CERTIFICATE-----\nQQ==\n-----END CERTIFICATE-----\n"
