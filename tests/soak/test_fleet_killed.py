@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from testkit.fleet_folder import write_kubeconfig
-from tests.unit.fleet.test_coordinator import EMIT, TARGET, Killed, Machine, begun, coordinator, phases
+from testkit.fleet_machine import EMIT, TARGET, Killed, Machine, begun, coordinator, phases
 from upgrader.engine.journal.journal_file import Journal
 from upgrader.fleet.clusters import Answer
 

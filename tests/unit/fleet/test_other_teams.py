@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from testkit.fleet_folder import write_kubeconfig
+from testkit.fleet_machine import Machine, begun, coordinator, inputs, look_until, phases
 from testkit.waiting import stretched
-from tests.unit.fleet.test_coordinator import Machine, begun, coordinator, inputs, look_until, phases
 from upgrader.fleet.cluster_checks import Questions
 from upgrader.fleet.clusters import Answer
 from upgrader.fleet.coordinator import Coordinator

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.fleet.test_coordinator import TARGET, Machine, begun, coordinator, inputs, phases
+from testkit.fleet_machine import TARGET, Machine, begun, coordinator, inputs, phases
 from upgrader import __version__
 from upgrader.app.rehearsal_records import folder_inputs, folder_seal
 from upgrader.fleet.clusters import Answer
