@@ -11,7 +11,7 @@ from upgrader.gates.api_absence import unanswered
 from upgrader.gates.continuity.findings import KEEP_THE_RELEASES
 from upgrader.gates.continuity.running_instances import FollowedInstances
 from upgrader.gates.continuity.server_metrics import TOO_MANY, Counters, parse, since, together
-from upgrader.gates.continuity.worse_clients import fewer_seats, more_queued, more_refusals, slower
+from upgrader.gates.continuity.worse_clients import at_cpu_limit, fewer_seats, more_queued, more_refusals, slower
 from upgrader.model.baseline import Baseline
 from upgrader.model.outcome import Verdict, broken, holds, pending, unknown
 from upgrader.ports import Clock, Kube
@@ -24,6 +24,10 @@ WORSE_WINDOWS = 3
 """Windows in a row in which the same kind of refusal has risen, after which this is no start-up noise."""
 CROWDED_SECONDS = 30.0
 """For which clients that all connect again, and list all that they know, may find too few seats."""
+THROTTLED_SECONDS = 30.0
+"""For which an instance may use all of its CPU limit and be slow: it has just started, and its clients list all that
+they know.
+"""
 _FEW_SEATS_WINDOWS = 4
 """Windows for which an instance with far fewer seats is watched: its clients may just be connecting, and a request is
 rejected only after a quarter of its time in a queue, 15 s by default.
@@ -38,6 +42,11 @@ _REMEDY = (
     "check kube-apiserver's flags service-account-issuer, service-account-key-file and client-ca-file; for 403, "
     "authorization-mode; for 429 and for slow requests, max-requests-inflight and "
     f"max-mutating-requests-inflight; otherwise, its log. {KEEP_THE_RELEASES}"
+)
+
+_THROTTLED_REMEDY = (
+    "Remove kube-apiserver's CPU limit from the values of its release (resources.limits.cpu), or raise it. "
+    f"{KEEP_THE_RELEASES}"
 )
 
 _UNREAD_REMEDY = "Check that the metrics can be read: kubectl get --raw /metrics"
@@ -84,6 +93,8 @@ class _Instance:
     worse: int = 0
     crowded: _Crowd | None = None
     """Since when too few seats are left, if its clients notice."""
+    throttled: float | None = None
+    """Since when (monotonic) it has used all of its CPU limit."""
     window: Counters | None = None
     """What it counted in the last window; None before it has been read twice."""
     problem: Verdict | None = None
@@ -99,7 +110,7 @@ class ClientsGate:
     Each instance is read every few seconds, one in each check. It holds once a whole window of each was as good as
     before; slower answers and a queue alone are waited for until the deadline, as an instance that has just started is
     slow. Where it has far fewer seats than before, a queue, or rejected requests however few, are certain after half a
-    minute.
+    minute; so are slower answers of an instance that has used all of its CPU limit for so long.
 
     A client's own token may expire in any hour of a run. After a step that only changes nodes, and that left every
     process of kube-apiserver as it was, as few 401 as one client causes are told, and fail nothing.
@@ -194,12 +205,20 @@ class ClientsGate:
             reading.crowded = (seen.crowded or _Crowd(seen.read_at)).seen_again(window.queued)
             queued = f"{queued or rejected}; {fewer}"
         slow = (*filter(None, [queued]), *slower(known, window))
+        throttled = at_cpu_limit(window, self._followed.cpu_limit(server), reading.seconds)
+        if throttled:
+            reading.throttled = seen.read_at if seen.throttled is None else seen.throttled
+            slow = tuple(f"{each}; {throttled}" for each in slow[:1]) + slow[1:]
+        starved = bool(slow) and reading.throttled is not None and now - reading.throttled >= THROTTLED_SECONDS
         reading.worse = seen.worse + 1 if refusals else 0
         lasting = reading.crowded is not None and reading.crowded.stays(now, window.queued)
-        certain = lasting or reading.worse >= WORSE_WINDOWS
+        certain = lasting or starved or reading.worse >= WORSE_WINDOWS
         reading.problem = _problem(server, tuple(refusals.values()), slow, certain=certain)
         if reading.problem and reading.crowded:
             reading.problem = replace(reading.problem, certain=lasting, again_at=reading.crowded.decided_at(now))
+        elif reading.problem and reading.throttled is not None:
+            at = None if starved else reading.throttled + THROTTLED_SECONDS
+            reading.problem = replace(reading.problem, certain=starved, again_at=at, remedy=_THROTTLED_REMEDY)
 
     def _own_fault(self, everywhere: Counters) -> bool:
         """Whether the refused logins are as few as one client's, and can't come from the step.

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from math import inf
+from typing import Any
 
 from upgrader.gates.apiserver_instance import API_SERVER, instance_address, secure_port
 from upgrader.gates.continuity.sentinel import NAMESPACE
 from upgrader.gates.kubernetes_kinds import PODS
+from upgrader.model.quantity import quantity
 from upgrader.model.workload import Pod
 from upgrader.ports import Kube, KubeObject
 
@@ -20,7 +23,7 @@ def running_instances(kube: Kube, controllers: Collection[str] = ()) -> tuple[st
     which kube-system may have thousands.
     """
     found = _on_each(kube, controllers)
-    return found if found and len(found) == len(controllers) else _addresses(kube.list(PODS, NAMESPACE))
+    return tuple(found if found and len(found) == len(controllers) else _serving(kube.list(PODS, NAMESPACE)))
 
 
 class FollowedInstances:
@@ -29,7 +32,8 @@ class FollowedInstances:
     def __init__(self, kube: Kube, controllers: Collection[str]) -> None:
         """`controllers` are the names of their nodes."""
         self._kube, self._controllers = kube, controllers
-        self._found: tuple[str, ...] = ()
+        self._found: Mapping[str, float] = {}
+        """Where each is, and its CPU limit."""
 
     def now(self, known: Collection[str]) -> tuple[str, ...]:
         """Each on the same host as before, at its old address while it has no Ready pod there.
@@ -43,21 +47,27 @@ class FollowedInstances:
             self._found = self._on_controllers(hosts)
         if hosts.keys() - set(map(_host, self._found)):
             # Rarely: one is between two pods, or isn't where the inventory has it.
-            self._found = tuple(server for server in running_instances(self._kube) if _host(server) in hosts)
+            everywhere = _serving(self._kube.list(PODS, NAMESPACE))
+            self._found = {server: limit for server, limit in everywhere.items() if _host(server) in hosts}
         missing = hosts.keys() - set(map(_host, self._found))
         return (*self._found, *(hosts[host] for host in sorted(missing)))
 
-    def _on_controllers(self, hosts: Collection[str]) -> tuple[str, ...]:
-        return tuple(server for server in _on_each(self._kube, self._controllers) if _host(server) in hosts)
+    def cpu_limit(self, server: str) -> float:
+        """How many CPUs an instance may use, as its pod says; infinity for no limit, or if that isn't known."""
+        return self._found.get(server, inf)
+
+    def _on_controllers(self, hosts: Collection[str]) -> Mapping[str, float]:
+        found = _on_each(self._kube, self._controllers)
+        return {server: limit for server, limit in found.items() if _host(server) in hosts}
 
     def forget(self) -> None:
         """They may be elsewhere by now."""
-        self._found = ()
+        self._found = {}
 
 
-def _on_each(kube: Kube, controllers: Collection[str]) -> tuple[str, ...]:
+def _on_each(kube: Kube, controllers: Collection[str]) -> Mapping[str, float]:
     on_each = (kube.list(PODS, NAMESPACE, fields=f"spec.nodeName={name}") for name in controllers)
-    return _addresses(pod for pods in on_each for pod in pods)
+    return _serving(pod for pods in on_each for pod in pods)
 
 
 def same_host(one: str, other: str) -> bool:
@@ -69,13 +79,19 @@ def _host(server: str) -> str:
     return server.rpartition(":")[0]
 
 
-def _addresses(pods: Iterable[KubeObject]) -> tuple[str, ...]:
-    return tuple(sorted(set(_serving(pods))))
+def _serving(pods: Iterable[KubeObject]) -> Mapping[str, float]:
+    """Where the instances of these pods are, in the order of their addresses, and their CPU limits."""
+    return dict(sorted(_instances(pods)))
 
 
-def _serving(pods: Iterable[KubeObject]) -> Iterator[str]:
+def _instances(pods: Iterable[KubeObject]) -> Iterator[tuple[str, float]]:
     for item in pods:
         pod = Pod.parse(item)
-        serves = any(container["name"] == API_SERVER for container in item["spec"].get("containers") or ())
-        if serves and pod.ready and not pod.deleting and pod.node_address:
-            yield instance_address(pod, secure_port(item["spec"]))
+        container = next((each for each in item["spec"].get("containers") or () if each["name"] == API_SERVER), None)
+        if container is not None and pod.ready and not pod.deleting and pod.node_address:
+            yield instance_address(pod, secure_port(item["spec"])), _cpu_limit(container)
+
+
+def _cpu_limit(container: Mapping[str, Any]) -> float:
+    limits = (container.get("resources") or {}).get("limits") or {}
+    return quantity(str(limits.get("cpu") or 0)) or inf

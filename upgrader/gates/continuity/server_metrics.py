@@ -16,7 +16,7 @@ __all__ = ["TOO_MANY", "Answers", "Counters", "answered", "parse", "percentile99
 TOO_MANY = "rejected as too many"
 """How `Counters.refused` names requests for which there was no seat."""
 
-_REQUESTS, _START = "apiserver_request_total{", "process_start_time_seconds"
+_REQUESTS, _START, _CPU = "apiserver_request_total{", "process_start_time_seconds", "process_cpu_seconds_total"
 _PREFIXES = (
     _REQUESTS,
     "authentication_attempts{",
@@ -27,6 +27,7 @@ _PREFIXES = (
     "apiserver_admission_webhook_rejection_count{",
     "apiserver_request_duration_seconds_bucket{",
     _START,
+    _CPU,
 )
 _COUNTED = re.compile(f"^(?:{'|'.join(map(re.escape, _PREFIXES))}).*", re.MULTILINE)
 """One line at a time: all of them as a list would be the text once more, which may have ten megabytes."""
@@ -66,6 +67,8 @@ class Counters:
     """Priority level → its seats, as of the last reading; empty without API Priority and Fairness. A level that was
     deleted keeps its number until the instance ends.
     """
+    cpu_seconds: float = 0.0
+    """How much CPU it used."""
 
     @property
     def unwanted(self) -> Mapping[str, float]:
@@ -92,7 +95,7 @@ class Answers:
 
 def parse(text: str) -> Counters:
     """Read the few metrics that count, out of thousands of lines."""
-    start, requests, queued, terminated = "", 0.0, 0.0, 0.0
+    start, requests, queued, terminated, cpu = "", 0.0, 0.0, 0.0, 0.0
     seats: dict[str, float] = {}
     refused: dict[str, float] = defaultdict(float)
     denied: dict[str, float] = defaultdict(float)
@@ -103,6 +106,8 @@ def parse(text: str) -> Counters:
         labels = dict(_LABEL.findall(rest))
         if name == _START:
             start = number
+        elif name == _CPU:
+            cpu = float(number)
         elif name == "apiserver_request_total":
             requests += float(number)
             code = labels.get("code", "")
@@ -131,7 +136,7 @@ def parse(text: str) -> Counters:
     if terminated and not seats:  # --enable-priority-and-fairness=false: it rejects what is beyond the two flags
         refused[TOO_MANY] += terminated
     histograms = {verb: dict(found) for verb, found in durations.items()}
-    return Counters(start, requests, dict(refused), histograms, dict(denied), queued, seats)
+    return Counters(start, requests, dict(refused), histograms, dict(denied), queued, seats, cpu)
 
 
 def _lines(text: str) -> Iterator[str]:
@@ -171,6 +176,7 @@ def since(before: Counters, now: Counters) -> Counters | None:
         _grown(before.denied, now.denied),
         min(before.queued, now.queued),
         now.seats,
+        now.cpu_seconds - before.cpu_seconds,
     )
 
 

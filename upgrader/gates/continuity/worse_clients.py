@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from math import inf
 
 from upgrader.gates.continuity.server_metrics import Counters, percentile99
 from upgrader.model.baseline import ServerBaseline
 
-__all__ = ["fewer_seats", "more_queued", "more_refusals", "slower"]
+__all__ = ["at_cpu_limit", "fewer_seats", "more_queued", "more_refusals", "slower"]
 
 _FEW = 5
 """Refusals that any client may cause by itself."""
@@ -18,6 +19,8 @@ _SLOW_SECONDS = 1.0
 _SLOWER = 4.0
 _QUEUE = 10.0
 """Requests that may wait for a seat at any time."""
+_AT_LIMIT = 0.8
+"""Of a CPU limit: a slow instance counts its CPU seconds at a moment that is only roughly known."""
 _FEWER_SEATS = 0.75
 """Each priority level's seats are rounded up: which levels there are changes the sum a little."""
 
@@ -68,6 +71,13 @@ def fewer_seats(before: Collection[ServerBaseline], window: Counters) -> str:
         f"{seats:.0f} seats for requests, {known:.0f} before this run (kube-apiserver's flags "
         "max-requests-inflight and max-mutating-requests-inflight)"
     )
+
+
+def at_cpu_limit(window: Counters, limit: float, seconds: float) -> str:
+    """`it uses all of its CPU limit, 50m …`, where an instance does so in a window of that length; "" otherwise."""
+    if limit == inf or window.cpu_seconds < _AT_LIMIT * limit * seconds:
+        return ""
+    return f"it uses all of its CPU limit, {limit * 1000:.0f}m (resources.limits.cpu of kube-apiserver)"
 
 
 def slower(before: Collection[ServerBaseline], window: Counters) -> tuple[str, ...]:

@@ -158,12 +158,14 @@ class LivingKube(FakeKube):
         self.put(SERVICES, service)
         self.service_range("True")
 
-    def instance(self, address: str, *flags: str) -> None:
+    def instance(self, address: str, *flags: str, cpu_limit: str = "") -> None:
         """A Ready pod of kube-apiserver."""
         name = add_pod(self, "kube-apiserver", name=f"kube-apiserver-{address}")
         found = self._at(PODS, name)
         found["status"]["hostIP"] = address
         found["spec"]["containers"] = [{"name": "kube-apiserver", "args": list(flags)}, {"name": "haproxy"}]
+        if cpu_limit:
+            found["spec"]["containers"][0]["resources"] = {"limits": {"cpu": cpu_limit}}
         self.put(PODS, found)
 
     def api_service(self, name: str, *, available: bool, reason: str = "Why") -> None:
@@ -202,18 +204,20 @@ def metrics(
     terminated: int = 0,
     denied: int = 0,
     by: str = "hold-scale.guard.guard.upgrader.io",
+    cpu: float = 0.0,
 ) -> str:
     """kube-apiserver's metrics after so many requests, each within `seconds`; `slow` ones took 8 s.
 
     `c403`: how many lists of Secrets were forbidden. `queued`: how many requests wait for a seat now, of `seats` in two
     priority levels; without any, there is no API Priority and Fairness. `terminated`: how many requests were rejected
     by whatever limits them.
-    `denied`: how many scales of StatefulSets the webhook `by` denied.
+    `denied`: how many scales of StatefulSets the webhook `by` denied. `cpu`: how many seconds of CPU it has used.
     """
     lines = [
         "# HELP apiserver_request_total Counter of apiserver requests",
         f'apiserver_request_total{{code="200",resource="pods",verb="LIST"}} {requests}',
         f"process_start_time_seconds {start}",
+        f"process_cpu_seconds_total {cpu}",
         f'authentication_attempts{{result="success"}} {requests}',
         f'authentication_attempts{{result="failure"}} {unauthenticated}',
         f'apiserver_flowcontrol_rejected_requests_total{{priority_level="workload-low"}} {rejected}',

@@ -220,6 +220,56 @@ def test_too_few_seats_fail_the_gate_after_half_a_minute(queue: Callable[[int], 
     assert len(times) <= 3 + seconds / 7, "about eleven seconds apart"
 
 
+def held_at_limit(cpu_limit: str, *, used: float, slow: int) -> tuple[float, str]:
+    """How long an instance is waited for that uses so many CPUs, and of whose 300 requests so many are slow in each
+    window; and the message in which that ends, "" if it holds.
+    """
+    kube, clock, times = LivingKube(), FakeClock(), list[float]()
+    server = SERVERS[0]
+    kube.instance("10.0.0.11", cpu_limit=cpu_limit)
+    baseline = Baseline("v1.36.3", clients=summarize({server: parse(metrics(requests=10_000))}, {}))
+    gate = ClientsGate(kube, clock, lambda: baseline, CONTROLLERS)
+
+    class Scraped:
+        name = gate.name
+
+        def check(self) -> Verdict:
+            times.append(clock.monotonic())
+            kube.raw_answers[f"{server}/metrics"] = metrics(
+                start="1.8e9", requests=300 * len(times), slow=slow * len(times), cpu=used * times[-1]
+            )
+            return gate.check()
+
+    absence, run = ApiAbsence(kube, clock, inf), GateRun(Scraped(), GatePolicy(consecutive=1))
+    try:
+        hold_all("a", (run,), clock=clock, reporter=Nobody(), absence=absence)
+    except GateFailed as error:
+        return times[-1], f"{error.message}\n{error.remedy}"
+    return times[-1], ""
+
+
+def test_slow_instance_that_uses_all_of_its_cpu_limit_fails_the_gate_after_half_a_minute() -> None:
+    """Behind a start that would be over; the message names the limit, and what to do about it."""
+    seconds, said = held_at_limit("50m", used=0.049, slow=30)
+    assert seconds == pytest.approx(30.0, abs=5.0)
+    assert "99 % of LIST requests take up to 8 s, 0.1 s before this run; it uses all of its CPU limit, 50m" in said
+    assert "Remove kube-apiserver's CPU limit" in said
+
+
+@pytest.mark.parametrize(("cpu_limit", "used"), [("50m", 0.03), ("", 2.0), ("0", 2.0)])
+def test_slow_instance_that_could_use_more_cpu_is_waited_for(cpu_limit: str, used: float) -> None:
+    """Something else makes it slow, such as a disk: until the deadline, as ever."""
+    seconds, said = held_at_limit(cpu_limit, used=used, slow=30)
+    assert seconds >= 119.0
+    assert "8 s" in said and "CPU limit" not in said
+
+
+def test_instance_that_uses_all_of_its_cpu_limit_and_is_not_slow() -> None:
+    """Its clients don't notice."""
+    seconds, said = held_at_limit("100m", used=0.1, slow=0)
+    assert (said, seconds < 10) == ("", True)
+
+
 def test_few_seats_of_which_little_was_seen() -> None:
     """Two readings with half a minute between them are no half a minute of rejections: those of a start, which are over
     by then, fail nothing, however rare the rounds are.
