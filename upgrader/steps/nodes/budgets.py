@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from upgrader.errors import ApiError
@@ -12,18 +13,20 @@ from upgrader.steps.nodes.pods_to_drain import DrainedPod
 
 __all__ = ["why_refused"]
 
+_BUDGET = re.compile(r"disruption ?budget", re.IGNORECASE)
+"""In each of the API server's sentences about one. A busy API server answers 429, too, and a failed one 500."""
 _WEBHOOK = "webhook"
 """In each of the API server's sentences about one: `admission webhook "…" denied the request`, `failed calling …`."""
 
 
 def why_refused(kube: Kube, pod: DrainedPod, error: ApiError) -> str:
     """Why the eviction of a pod was refused, in one sentence: by which budgets; else in the API server's words, which
-    name the webhook that has refused it.
+    name the webhook that has refused it, if one has.
     """
     if error.status not in (429, 500):
         return f"pod {pod} can't be evicted: {error.message}"
-    by_webhook = _WEBHOOK in error.message
-    budgets = [] if by_webhook else [item for item in kube.list(BUDGETS, pod.namespace) if _covers(item, pod)]
+    by_budget = _BUDGET.search(error.message) and _WEBHOOK not in error.message
+    budgets = [item for item in kube.list(BUDGETS, pod.namespace) if _covers(item, pod)] if by_budget else []
     if not budgets:
         return f"pod {pod} can't be evicted now: {error.message}"
     if len(budgets) > 1:

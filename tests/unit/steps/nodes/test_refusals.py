@@ -99,6 +99,25 @@ def test_a_budget_that_a_webhook_has_is_waited_for_until_the_deadline() -> None:
     assert fleet.clock.monotonic() >= 90 and fleet.state() == {"worker-1": str(OLD)}
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        refused(429, "the API server could not serve 'evict pod default/web-worker-1': HTTP 429 Too many requests"),
+        refused(500, "the API server refused 'evict pod default/web-worker-1': HTTP 500 etcdserver: leader changed"),
+    ],
+)
+def test_a_busy_api_is_no_budget(error: ApiError) -> None:
+    """API Priority and Fairness answers 429 as a budget does, and an election of etcd's leader 500: the pod's budget,
+    which would have allowed it, isn't named.
+    """
+    fleet = Fleet("worker-1")
+    fleet.add_budget(allowed=1)
+    fleet.kube.refused_evictions["web-worker-1"] = error
+    with pytest.raises(StepFailed) as caught:
+        fleet.step(drain=DrainPolicy(90.0)).apply(fleet.notes.append)
+    assert error.message in caught.value.message and "PodDisruptionBudget" not in caught.value.message
+
+
 @pytest.mark.parametrize("status", [400, 401, 403, 422])
 def test_what_no_wait_changes_fails_the_node(status: int) -> None:
     """At once, with the reason; the pod stays, and the node is uncordoned as it was."""
