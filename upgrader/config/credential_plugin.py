@@ -47,7 +47,7 @@ def run_plugin(
             remedy="Set `interactiveMode` to IfAvailable or Never in the kubeconfig, if the plugin needs no input; "
             "or use a token or a client certificate.",
         )
-    command, environment = _command(kubeconfig, where, plugin), _environment(plugin, cluster)
+    command, environment = _command(kubeconfig, where, plugin), _environment(where, plugin, cluster)
     status, output, complaint = _run(where, command, environment, limit_seconds, remedy)
     if status:
         # Only stderr: what a plugin prints on stdout may hold credentials.
@@ -69,17 +69,30 @@ def _command(kubeconfig: Path, where: str, plugin: Mapping[str, Any]) -> list[st
     return [found, *(str(argument) for argument in plugin.get("args") or ())]
 
 
-def _environment(plugin: Mapping[str, Any], cluster: Mapping[str, Any]) -> dict[str, str]:
+def _environment(where: str, plugin: Mapping[str, Any], cluster: Mapping[str, Any]) -> dict[str, str]:
     spec: dict[str, Any] = {"interactive": False}
     if plugin.get("provideClusterInfo"):
         keys = ("server", "tls-server-name", "certificate-authority-data", "proxy-url")
         spec["cluster"] = {key: cluster[key] for key in keys if cluster.get(key)}
+        if (file := cluster.get("certificate-authority")) and "certificate-authority-data" not in spec["cluster"]:
+            spec["cluster"]["certificate-authority-data"] = _encoded(where, Path(file))
         for extension in cluster.get("extensions") or ():
             if extension.get("name") == "client.authentication.k8s.io/exec":
                 spec["cluster"]["config"] = extension.get("extension")
     info = {"apiVersion": plugin["apiVersion"], "kind": "ExecCredential", "spec": spec}
     more = {str(item["name"]): str(item["value"]) for item in plugin.get("env") or ()}
     return {**os.environ, **more, "KUBERNETES_EXEC_INFO": json.dumps(info)}
+
+
+def _encoded(where: str, file: Path) -> str:
+    """A plugin isn't told of files: as kubectl does, it gets what is in them."""
+    try:
+        return base64.b64encode(file.read_bytes()).decode()
+    except OSError as error:
+        raise ConfigError(
+            f"{where} gets the cluster's CA, and {shown(file)} can't be read: {error.strerror}",
+            remedy="Put the file there, or change `certificate-authority` in the kubeconfig.",
+        ) from error
 
 
 def _run(

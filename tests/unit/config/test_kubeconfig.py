@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import time
 from pathlib import Path
@@ -55,6 +56,28 @@ def test_a_plugins_credentials_arrive(tmp_path: Path) -> None:
     extra, _, info = (tmp_path / "seen").read_text().partition(" ")
     assert (extra, json.loads(info)["spec"]["cluster"]["server"]) == ("x", "https://10.0.0.1:6443/")
     assert "PEM" not in repr(found)
+
+
+@pytest.mark.parametrize("inline", [False, True])
+def test_a_plugin_gets_the_ca_as_kubectl_gives_it(tmp_path: Path, inline: bool) -> None:
+    """What is in a file is passed as data, which comes first where a kubeconfig has both: the plugin verifies with it
+    who it logs in to.
+    """
+    (tmp_path / "ca.crt").write_text("in a file")
+    given = {"certificate-authority": "ca.crt"}
+    if inline:
+        given["certificate-authority-data"] = base64.b64encode(b"inline").decode()
+    script = 'echo "$KUBERNETES_EXEC_INFO" > "$(dirname "$0")/seen"\n' + answer(token="t")
+    read_kubeconfig(kubeconfig(tmp_path, plugin(tmp_path, script, provideClusterInfo=True), **given))
+    seen = json.loads((tmp_path / "seen").read_text())["spec"]["cluster"]
+    assert base64.b64decode(seen["certificate-authority-data"]) == (b"inline" if inline else b"in a file")
+
+
+def test_a_plugins_missing_ca_is_named(tmp_path: Path) -> None:
+    """It is the kubeconfig's fault, and not the plugin's."""
+    user = plugin(tmp_path, answer(token="t"), provideClusterInfo=True)
+    with pytest.raises(ConfigError, match=r"gone\.crt can't be read: No such file"):
+        read_kubeconfig(kubeconfig(tmp_path, user, **{"certificate-authority": "gone.crt"}))
 
 
 @pytest.mark.parametrize("source", ["plugin", "file"])
