@@ -11,7 +11,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Self
 
 from upgrader.adapters.beside import GIVE_UP_SECONDS, beside
-from upgrader.adapters.sshconnect import Connection, connect
+from upgrader.adapters.sshconnect import NO_CHANNEL, Connection, connect
 from upgrader.adapters.sshroute import login_command
 from upgrader.errors import HostError, UpgraderError
 from upgrader.model.cluster import Host
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["SshHosts"]
 
 _FILE_SECONDS = 30.0
+_OPEN_SECONDS = 20.0
+"""How long a kept connection may take for a session: one whose way is gone says nothing, for a quarter of an hour."""
 _CHUNK_BYTES = 32768
 _NO_SUCH_FILE = 44
 """Exit status of the read snippet: `cat` itself ends with 1 for every error."""
@@ -66,6 +68,8 @@ class SshHosts:
 
     def __init__(self) -> None:
         self._connections: dict[Host, Connection] = {}
+        self._silent: list[Connection] = []
+        """Those that were replaced; other commands may still wait for an answer over them."""
 
     def __enter__(self) -> Self:
         return self
@@ -77,6 +81,8 @@ class SshHosts:
         """Close all connections."""
         while self._connections:
             self._connections.popitem()[1].close()
+        while self._silent:
+            self._silent.pop().close()
 
     def run(
         self,
@@ -186,18 +192,27 @@ class SshHosts:
             ) from error
 
     def _channel(self, host: Host, timeout_seconds: float) -> paramiko.Channel:
-        """A channel for one command. If a kept connection has ended, nothing was executed over it: it is replaced,
-        once.
+        """A channel for one command. If a kept connection has ended, or has gone silent, nothing was executed over it:
+        it is replaced, once.
         """
         import paramiko
 
-        transport = self._transport(host)
+        kept, transport = host in self._connections, self._transport(host)
         try:
-            return transport.open_session(timeout=timeout_seconds)
-        except (paramiko.SSHException, EOFError, OSError):
-            if transport.is_active():  # it lives, and refuses or delays one more session
-                raise
+            return transport.open_session(timeout=min(timeout_seconds, _OPEN_SECONDS) if kept else timeout_seconds)
+        except (paramiko.SSHException, EOFError, OSError) as error:
+            if transport.is_active():
+                if not kept or str(error) != NO_CHANNEL:  # it lives, and refuses or delays one more session
+                    raise
+                self._set_aside(host, transport)
         return self._transport(host).open_session(timeout=timeout_seconds)
+
+    def _set_aside(self, host: Host, transport: paramiko.Transport) -> None:
+        """Keep it for the commands that use it, and no new one; another thread may have replaced it already."""
+        connection = self._connections.get(host)
+        if connection is not None and connection.transport is transport:
+            self._silent.append(connection)
+            del self._connections[host]
 
     def _transport(self, host: Host) -> paramiko.Transport:
         connection = self._connections.get(host)

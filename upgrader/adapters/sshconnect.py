@@ -22,7 +22,7 @@ from upgrader.model.cluster import Host
 if TYPE_CHECKING:
     import paramiko
 
-__all__ = ["Connection", "connect", "dialled"]
+__all__ = ["NO_CHANNEL", "Connection", "connect", "dialled"]
 
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 """Its thread logs an error with a traceback, beside what this module raises, and Python prints that by default."""
@@ -31,8 +31,8 @@ _CONNECT_SECONDS = 10.0
 _KEEPALIVE_SECONDS = 15
 _NO_KEYS = "No authentication methods available"
 """paramiko's words."""
-_NO_CHANNEL = "Timeout opening channel."
-"""paramiko's words: a bastion has not said in time whether it could connect."""
+NO_CHANNEL = "Timeout opening channel."
+"""paramiko's words: a machine has not opened a session in time, or a bastion not said whether it could connect."""
 _CONNECT_FAILED = 2
 """RFC 4254's reason of a channel that wasn't opened, beside one that is prohibited."""
 _NOTHING_ANSWERS = frozenset(
@@ -267,5 +267,5 @@ def _nothing_answered(error: BaseException) -> bool:
     if isinstance(error, paramiko.ChannelException):
         return error.code == _CONNECT_FAILED
     if isinstance(error, paramiko.SSHException):
-        return str(error) == _NO_CHANNEL
+        return str(error) == NO_CHANNEL
     return isinstance(error, TimeoutError) or (isinstance(error, OSError) and error.errno in _NOTHING_ANSWERS)

@@ -139,6 +139,40 @@ def test_a_connection_that_has_ended_is_made_anew(servers: Servers, monkeypatch:
     assert len(machine.lines) == 2
 
 
+def test_a_kept_connection_that_has_gone_silent_is_replaced(servers: Servers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after a laptop has slept, or its network changed: nothing says that it has ended, and a command with half an
+    hour would wait that long. It is executed once, over a new one; what still runs over the old one isn't ended.
+    """
+    machine, opened, waited = servers("controller-1"), paramiko.Transport.open_session, list[float]()
+
+    def is_silent(_: paramiko.Transport, **named: Any) -> paramiko.Channel:
+        monkeypatch.setattr(paramiko.Transport, "open_session", opened)
+        waited.append(named["timeout"])
+        raise paramiko.SSHException("Timeout opening channel.")
+
+    with SshHosts() as hosts:
+        hosts.run(machine.host(), ["echo"])
+        before = hosts._transport(machine.host())
+        monkeypatch.setattr(paramiko.Transport, "open_session", is_silent)
+        done = hosts.run(machine.host(), ["cat"], stdin=b"hello", timeout_seconds=1800.0)
+        assert done.stdout == "controller-1:hello" and before.is_active()
+    assert len(machine.lines) == 2 and waited[0] < 60 and not before.is_active()
+
+
+def test_a_new_connection_that_is_silent_is_not_tried_twice(servers: Servers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine itself opens no sessions: that is told, after the command's own time."""
+    machine, waited = servers("controller-1"), list[float]()
+
+    def is_silent(_: paramiko.Transport, **named: Any) -> paramiko.Channel:
+        waited.append(named["timeout"])
+        raise paramiko.SSHException("Timeout opening channel.")
+
+    monkeypatch.setattr(paramiko.Transport, "open_session", is_silent)
+    with SshHosts() as hosts, pytest.raises(HostError, match="Timeout opening channel"):
+        hosts.run(machine.host(), ["true"], timeout_seconds=1800.0)
+    assert waited == [1800.0]
+
+
 def test_a_session_that_is_refused_ends_no_other_command(servers: Servers, monkeypatch: pytest.MonkeyPatch) -> None:
     """Other commands may be running over the connection (MaxSessions of sshd): it stays, and no new one is tried."""
     machine = servers("controller-1")
