@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from upgrader.engine.locks.cluster_lock import ClusterLock, acquire
 from upgrader.engine.locks.fence import NOTICE_SECONDS, UNCONFIRMED_SECONDS, Fence
 from upgrader.engine.locks.fenced_playbooks import FencedPlaybooks
 from upgrader.engine.locks.lease_object import LEASE_SECONDS, Holder
-from upgrader.errors import HostUnreachable, Interrupted, PlaybookError
+from upgrader.errors import HostSilent, HostUnreachable, Interrupted, PlaybookError
 from upgrader.model.cluster import Host
 from upgrader.ports import CommandResult
 
@@ -156,12 +157,91 @@ def test_api_that_reboots_with_its_controller_ends_nothing(anna: Machine, hosts:
     assert len(anna.playbooks.ran) == 1
 
 
-def test_controller_whose_token_is_unknown(anna: Machine, hosts: FakeHosts) -> None:
-    """With a controller that can't be read, no playbook begins: another process's token may be there."""
-    hosts.down = {"controller-2"}
+def test_controller_whose_token_is_unknown(anna: Machine, hosts: FakeHosts, clock: FakeClock) -> None:
+    """With a controller that can't be read, no playbook begins: another process's token may be there. One that refuses
+    the login isn't waited for.
+    """
+    hosts.refusing = {"controller-2"}
     with pytest.raises(HostUnreachable):
         anna.run()
-    assert anna.playbooks.ran == []
+    assert anna.playbooks.ran == [] and clock.monotonic() == 0
+
+
+def test_controller_that_reboots_is_waited_for(
+    anna: Machine, hosts: FakeHosts, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By itself, as by unattended upgrades: between two batches of nodes, it is no reason to roll all of them back. It
+    is told what is waited for.
+    """
+    hosts.down = {"controller-2"}
+
+    def back() -> None:
+        if clock.monotonic() >= 90:
+            hosts.down.clear()
+
+    kept_alive(anna, clock, monkeypatch, back)
+    anna.run()
+    assert len(anna.playbooks.ran) == 1 and 90 <= clock.monotonic() < 120
+    assert len(anna.notes) == 1 and "controller-2" in anna.notes[0] and "waiting up to 300 s" in anna.notes[0]
+
+
+def test_controller_that_stays_away_is_not_waited_for_without_end(
+    anna: Machine, hosts: FakeHosts, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The playbook hasn't begun then."""
+    hosts.down = {"controller-2"}
+    kept_alive(anna, clock, monkeypatch)
+    with pytest.raises(HostSilent):
+        anna.run()
+    assert anna.playbooks.ran == [] and 200 < clock.monotonic() <= 300
+
+
+def test_only_controller_that_reboots_takes_the_api_along(
+    anna: Machine, hosts: FakeHosts, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lock isn't confirmed for as long, nor can another process take it: both are waited for."""
+    hosts.down = {"controller-1", "controller-2"}
+    cut_off(anna)
+
+    def back() -> None:
+        if clock.monotonic() >= 60:
+            hosts.down.clear()
+        if clock.monotonic() >= 90:
+            anna.lock._kube = anna.kube
+
+    kept_alive(anna, clock, monkeypatch, back)
+    anna.run()
+    assert len(anna.playbooks.ran) == 1 and 90 <= clock.monotonic() < 120
+
+
+def test_lock_that_is_lost_meanwhile_ends_the_wait(
+    anna: Machine, ben: Machine, hosts: FakeHosts, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another machine has taken over: what it does with the controllers is not for this one."""
+    hosts.down = {"controller-2"}
+
+    def taken() -> None:
+        if clock.monotonic() >= 60 and not anna.fence.lost_to:
+            ben.take_lock(take_over=True)
+
+    kept_alive(anna, clock, monkeypatch, taken)
+    with pytest.raises(Interrupted, match="taken over by ben"):
+        anna.run()
+    assert clock.monotonic() < 120
+
+
+def kept_alive(
+    machine: Machine, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, back: Callable[[], object] = lambda: None
+) -> None:
+    """Have its lock renewed while it waits, as a thread does."""
+    sleep = clock.sleep
+
+    def slept(seconds: float) -> None:
+        sleep(seconds)
+        back()
+        machine.lock.renew()
+
+    monkeypatch.setattr(clock, "sleep", slept)
 
 
 def test_takeover_with_an_unreachable_controller(anna: Machine, ben: Machine, hosts: FakeHosts) -> None:

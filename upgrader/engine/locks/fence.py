@@ -15,10 +15,11 @@ from dataclasses import asdict, dataclass
 from typing import TypeVar
 
 from upgrader.engine.locks.cluster_lock import ClusterLock
-from upgrader.errors import HostError, Interrupted, PlaybookError
+from upgrader.errors import HostError, HostSilent, Interrupted, PlaybookError
 from upgrader.model.cluster import Host
 from upgrader.model.event import LockTakenOver
 from upgrader.ports import Clock, Hosts
+from upgrader.wait_and_retry import retry
 
 __all__ = ["NOTICE_SECONDS", "UNCONFIRMED_SECONDS", "Fence", "Token"]
 
@@ -29,6 +30,10 @@ UNCONFIRMED_SECONDS = 15.0
 
 NOTICE_SECONDS = 30.0
 """How long a former holder may take to see a higher token, or the taken lock, and to end its playbook."""
+
+_RETURNS_SECONDS = 300.0
+"""How long a controller is waited for where nothing answers: a reboot takes a minute, or some."""
+_POLL_SECONDS = 5.0
 
 _FOLDER = "/etc/kubernetes/upgrader"
 _FILE = f"{_FOLDER}/playbook-token.json"
@@ -52,10 +57,11 @@ class Fence:
         self._clock = clock
         self._lock: ClusterLock | None = None
         self._number: int | None = None
+        self._note: Callable[[str], None] = lambda _: None
 
     def hold(self, lock: ClusterLock, note: Callable[[str], None]) -> None:
         """Work under this lock from now on; keep a former holder's playbook out if it may still run."""
-        self._lock = lock
+        self._lock, self._note = lock, note
         if lock.taken_over is None:
             return
         found = [token for token in self._each(self.read_or_none) if token is not None]
@@ -72,8 +78,25 @@ class Fence:
     def enter(self, playbook: str) -> None:
         """A playbook begins. Raises Interrupted when another process holds the lock, PlaybookError when none may begin.
 
-        Raises HostError when a controller can't be read or written: its token is unknown then.
+        Raises HostError when a controller can't be read or written: its token is unknown then. One where nothing
+        answers may be rebooting, and is waited for; so is the API then, which may be its own.
         """
+        waits_for = ""
+
+        def pause(error: Exception) -> float | None:
+            nonlocal waits_for
+            if isinstance(error, HostSilent) and not waits_for:
+                waits_for = error.message
+                self._note(
+                    f"playbook {playbook}: waiting up to {_RETURNS_SECONDS:.0f} s, as a playbook begins only when each "
+                    f"controller's token is known: {waits_for}"
+                )
+            awaited = isinstance(error, HostSilent) or (bool(waits_for) and isinstance(error, PlaybookError))
+            return _POLL_SECONDS if awaited else None
+
+        retry(self._clock, lambda: self._enter(playbook), pause=pause, seconds=_RETURNS_SECONDS)
+
+    def _enter(self, playbook: str) -> None:
         lock = self._held()
         if lock.unconfirmed_seconds > UNCONFIRMED_SECONDS:
             lock.renew()
