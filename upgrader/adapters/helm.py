@@ -59,6 +59,10 @@ _WATCH_SECONDS = 1.0
 _LOOK_SECONDS = 0.02
 _DESCRIPTION_CHARACTERS = 256
 
+_HOOK = "helm.sh/hook"
+_WAITED_FOR = ({"pre-install", "post-install"}, {"pre-upgrade", "post-upgrade"})
+_MOST_HOOKS = 20
+"""That an upgrade is waited for: a chart's author decides how many it has."""
 _UNKNOWN_KIND = "unable to build kubernetes objects"
 
 _NOT_REACHED = (
@@ -287,16 +291,21 @@ class HelmAdapter:
     def render(self, spec: ReleaseSpec, *, target: KubernetesVersion | None = None, offline: bool = False) -> str:
         if offline:
             check_schemas(spec.chart)
-        else:
+        return self._rendered(spec, ["--no-hooks"], target, offline)
+
+    def _rendered(
+        self, spec: ReleaseSpec, options: list[str], target: KubernetesVersion | None = None, offline: bool = False
+    ) -> str:
+        if not offline:
             server = ["--dry-run=server"] if self._client.version.major >= 4 else ["--validate", "--dry-run=server"]
             try:
-                return self._template(spec, server)
+                return self._template(spec, [*options, *server])
             except HelmError as error:
                 # A chart's own kinds are unknown to the API until their definitions are installed.
                 if _UNKNOWN_KIND not in error.message:
                     raise
         # Otherwise Helm takes its own library's version for the cluster's, and may refuse a chart for that.
-        return self._template(spec, ["--kube-version", str(target)] if target else [])
+        return self._template(spec, [*options, *(["--kube-version", str(target)] if target else [])])
 
     def _template(self, spec: ReleaseSpec, options: list[str]) -> str:
         command = [
@@ -306,7 +315,6 @@ class HelmAdapter:
             "--namespace",
             spec.namespace,
             "--is-upgrade",
-            "--no-hooks",
             *options,
             "--values",
             "-",
@@ -327,6 +335,18 @@ class HelmAdapter:
                 remedy=f"Run: helm template {spec.name} {spec.chart} --values FILE",
             ) from error
 
+    def _hooks(self, spec: ReleaseSpec) -> int:
+        """How many hooks an upgrade or an installation waits for, one after the other; 0, too, where they can't be
+        rendered. Raises ApiUnavailable.
+        """
+        try:
+            items = objects_in(self._rendered(spec, [])).values()
+        except HelmError:
+            return 0  # what is wrong with the chart, the upgrade says
+        values = (((item.get("metadata") or {}).get("annotations") or {}).get(_HOOK) for item in items)
+        events = [{each.strip() for each in str(value or "").split(",")} for value in values]
+        return min(_MOST_HOOKS, sum(max(len(each & kind) for kind in _WAITED_FOR) for each in events))
+
     def upgrade(
         self,
         spec: ReleaseSpec,
@@ -338,6 +358,8 @@ class HelmAdapter:
         wait: bool = True,
     ) -> Revision:
         helm_4 = self._client.version.major >= 4
+        # Helm's timeout is that of each wait.
+        limit = timeout_seconds * (1 + self._hooks(spec)) + 2 * _GRACE_SECONDS
 
         async def work() -> Revision:
             try:
@@ -372,7 +394,7 @@ class HelmAdapter:
                     f"release: helm history {spec.name} -n {spec.namespace}",
                 ) from error
 
-        return self._call(_watched(work(), watch), spec.name, timeout_seconds + 2 * _GRACE_SECONDS)
+        return self._call(_watched(work(), watch), spec.name, limit)
 
     def rollback(
         self,

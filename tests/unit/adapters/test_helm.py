@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -205,10 +206,12 @@ def upgraded(
     release: str = "web",
     chart: str = "{apiVersion: v2, name: web, version: 1.0.0}",
     answer: str = "",
+    rendered: str = "",
 ) -> tuple[Revision, list[str]]:
     """The revision of an upgrade by a Helm 4, and what that was called with. `chart` is its Chart.yaml; `answer` is
-    what Helm prints in place of the release.
+    what Helm prints in place of the release, `rendered` what it renders.
     """
+    (place / "rendered").write_text(rendered)
     (place / "Chart.yaml").write_text(chart)
     info = {"status": "deployed", "last_deployed": "2026-01-01T00:00:00Z", "description": "as it was described"}
     done = answer or json.dumps({"name": release, "namespace": "default", "version": 2, "info": info, "manifest": ""})
@@ -218,6 +221,7 @@ def upgraded(
 case $1 in
 version) printf v4.0.0;;
 show) cat {place}/Chart.yaml;;
+template) case $* in *--no-hooks*);; *) cat {place}/rendered;; esac;;
 upgrade) printf '%s\\n' "$@" > {place}/asked; echo '{done}';;
 esac
 """
@@ -279,6 +283,49 @@ def test_upgrade_whose_answer_cannot_be_read_has_failed(tmp_path: Path, answer: 
     with pytest.raises(HelmError, match=r"upgraded release 'web', but .* can't be read") as caught:
         upgraded(tmp_path, answer=answer)
     assert "helm history web" in caught.value.remedy
+
+
+def hook(name: str, events: str) -> str:
+    """A Job that Helm runs as a hook, as a chart renders it."""
+    meta = {"name": name, "annotations": {"helm.sh/hook": events}}
+    return "---\n" + json.dumps({"apiVersion": "batch/v1", "kind": "Job", "metadata": meta})
+
+
+@pytest.mark.parametrize(
+    ("rendered", "waits"),
+    [
+        ("", 1),
+        (hook("migrate", "pre-upgrade"), 2),
+        (hook("migrate", "pre-install, pre-upgrade") + "\n" + hook("index", "post-upgrade"), 3),
+        (hook("both", "pre-upgrade,post-upgrade"), 3),
+        (hook("check", "test") + "\n" + hook("clean", "pre-delete"), 1),
+    ],
+)
+def test_hooks_have_their_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rendered: str, waits: int) -> None:
+    """Helm waits as long as its timeout for each hook, and again for the workloads: an upgrade whose migration takes
+    four minutes of five isn't stopped in the middle.
+    """
+    limits, call = list[float](), HelmAdapter._call
+
+    def recorded(adapter: HelmAdapter, work: Any, release: str, limit_seconds: float) -> Any:
+        limits.append(limit_seconds)
+        return call(adapter, work, release, limit_seconds)
+
+    monkeypatch.setattr(HelmAdapter, "_call", recorded)
+    upgraded(tmp_path, rendered=rendered)
+    assert limits[-1] == 60.0 * waits + 60.0
+
+
+def test_hooks_that_can_not_be_rendered_stop_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before its definitions are installed, a chart is rendered without the cluster's version, which it may refuse: the
+    upgrade itself isn't refused for that.
+    """
+
+    def refused(*_: Any, **__: Any) -> str:
+        raise HelmError("chart requires kubeVersion: >=1.36.0")
+
+    monkeypatch.setattr(HelmAdapter, "_template", refused)
+    assert upgraded(tmp_path)[0].number == 2
 
 
 _STARTER = """
