@@ -17,9 +17,10 @@ import pytest
 from testkit.command import skewed_clock
 from testkit.guard_process import GuardProcess, guard_process
 from testkit.waiting import stretched
+from tests.contract.checking import merge
 from tests.contract.guard.conftest import Pair
 from tests.contract.guard.protected import PODS, Protected, becomes, bundle_of, deleted, guarded, install_definition
-from tests.contract.guard.test_protector import wait_asked
+from tests.contract.guard.test_protector import FEW, wait_asked
 from tests.contract.guard.webhooks import applied
 from upgrader.in_cluster.guard.core.protector import Tuning
 from upgrader.in_cluster.guard.roles.aggregator import Aggregator
@@ -157,3 +158,28 @@ def test_a_webhook_whose_clock_is_behind_takes_no_pod_too_many(
         until = time.monotonic() + 5
         seen = delete_all(app, lambda: time.monotonic() < until)
         assert min(seen) == seen[-1] == LEAST, seen
+
+
+def test_what_another_selector_has_counted_lets_no_pod_go(pair: Pair, app: Protected, tmp_path: Path) -> None:
+    """15 pods are counted, the aggregator is stopped, and the PodProtector then selects 6 other pods, of which 5 must
+    stay: of these, none goes before an aggregator has counted them, and one afterwards.
+    """
+    flags = ("-roles=aggregator", "-protector.cell=one")
+    others = Protected(pair.kube, app.cells)
+    with answering(pair, tmp_path / "answers", {}):
+        with guard_process(tmp_path / "counts", pair.kubeconfig, *flags):
+            app.create(LEAST)
+            app.pods(one=MANY)
+            app.ready(one=MANY)
+            app.wait(MANY, MANY)
+        others.pods(one=LEAST + 1)
+        others.ready(one=LEAST + 1)
+        path = f"/apis/podseidon.kubewharf.io/v1alpha1/namespaces/shop/podprotectors/{app.name}"
+        merge(pair.kube, path, {"spec": {"selector": {"matchLabels": {"app": others.name}}}})
+        becomes("the webhook to refuse", lambda: FEW in deleted(pair.kube, f"{others.name}-0", dry_run=True), 60)
+        with guard_process(tmp_path / "counts again", pair.kubeconfig, *flags):
+            app.wait(LEAST + 1, LEAST + 1)
+        answers = [deleted(pair.kube, f"{others.name}-{number}") for number in range(LEAST + 1)]
+        assert answers.count("") == 1 and left(others) == LEAST, answers
+    for each in (app, others):
+        each.remove()

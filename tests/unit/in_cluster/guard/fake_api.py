@@ -157,9 +157,12 @@ def _merged(old: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any
 
 
 def _selected(selector: str, labels: Mapping[str, str]) -> bool:
-    """Of terms that are `key` or `key=value`."""
+    """Of terms that are `key`, `!key` or `key=value`."""
     terms = [term.partition("=") for term in selector.split(",") if term]
-    return all(key in labels and (not equals or labels[key] == value) for key, equals, value in terms)
+    return all(
+        key[1:] not in labels if key.startswith("!") else key in labels and (not equals or labels[key] == value)
+        for key, equals, value in terms
+    )
 
 
 def _no_credentials() -> Credentials:

@@ -7,6 +7,10 @@ the number of pods is known, it goes once this process has known it unchanged fo
 itself lists then: that a watch says nothing doesn't mean that nothing has happened. No two processes' clocks are
 compared: a webhook may be in another cluster.
 
+A cell is first counted, and counted after a change of the selector, as the API lists its pods: the record says nothing
+of pods whose deletions were allowed before, by another selector or without a protector, and the cache may still have
+them.
+
 A pod that was seen to become Ready is available once it has been so for `minReadySeconds` of this process's own time.
 The UIDs of those that aren't yet are written, so that a webhook needn't compare its clock with anything. Of a pod that
 was Ready when this process began, the condition says since when: that alone is compared with a clock, and only counts.
@@ -50,8 +54,8 @@ class Seen:
 
 @dataclass(frozen=True)
 class Aggregate:
-    """The cell to be written, the UIDs to be read from the API, whether all pods are to be listed, and in how many
-    seconds to ask again, if by itself.
+    """The cell to be written, the UIDs to be read from the API, whether all pods are to be listed before it may be
+    written, and in how many seconds to ask again, if by itself.
 
     For a pod that only has to stay ready until it is available there is no event.
     """
@@ -70,6 +74,7 @@ def aggregate(protector: Protector, cell_name: str, seen: Seen, now: float) -> A
     counted = [p for p in selected if not _went(p.uid, seen)]
     unavailable = _unavailable(counted, protector.min_ready_seconds, seen, now)
     cell = protector.cell(cell_name)
+    is_first = protector.is_uncounted(cell) or all(each.name != cell_name for each in protector.cells)
     allowed = sorted(uid for bucket in cell.buckets for uid in bucket.known)
     settled = {uid for uid in allowed if _settled(uid, seen)}
     to_read = [uid for uid in allowed if uid not in settled and uid not in read and _doubtful(uid, seen)]
@@ -80,9 +85,10 @@ def aggregate(protector: Protector, cell_name: str, seen: Seen, now: float) -> A
         young=frozenset(sorted(unavailable.keys() & seen.ready_for.keys())[:_MOST_YOUNG]),
         last_event=_heard(seen.last_event, cell.last_event, now),
         buckets=without(cell.buckets, settled, unknown=unknown_settled and seen.listed),
+        counted_by=protector.aggregation.digest,
     )
     again_in = min((seconds for seconds in unavailable.values() if seconds < math.inf), default=None)
-    return Aggregate(made, tuple(to_read), unknown_settled and not seen.listed, again_in)
+    return Aggregate(made, tuple(to_read), (is_first or unknown_settled) and not seen.listed, again_in)
 
 
 def _heard(last_event: float, before: float | None, now: float) -> float:

@@ -90,7 +90,8 @@ class Cell:
     """What a cell's aggregator has counted, up to its event of `last_event`, and what its webhook has allowed since.
 
     `young`: the UIDs of Ready pods that aren't counted as available, as the aggregator saw them become Ready less than
-    `minReadySeconds` ago.
+    `minReadySeconds` ago. `counted_by`: the digest of the selector of the pods that were counted; "" if it isn't known:
+    Podseidon doesn't write it.
     """
 
     name: str
@@ -98,6 +99,7 @@ class Cell:
     last_event: float | None = None
     buckets: tuple[Bucket, ...] = ()
     young: frozenset[str] = frozenset()
+    counted_by: str = ""
 
 
 @dataclass(frozen=True)
@@ -118,8 +120,8 @@ class Protector:
 
     @property
     def counts(self) -> Counts:
-        """All cells together."""
-        return sum((c.counts for c in self.cells), Counts())
+        """All cells together, without those whose pods another selector has counted: of its own, none is known yet."""
+        return sum((c.counts for c in self.cells if not self.is_uncounted(c)), Counts())
 
     @property
     def lag(self) -> int:
@@ -143,6 +145,10 @@ class Protector:
     def cell(self, name: str) -> Cell:
         """A cell; an empty one that isn't there yet."""
         return next((c for c in self.cells if c.name == name), Cell(name))
+
+    def is_uncounted(self, cell: Cell) -> bool:
+        """Whether what a cell has counted is of a selector that the protector had before."""
+        return cell.counted_by not in ("", self.aggregation.digest)
 
     def with_cell(self, cell: Cell) -> Protector:
         """The protector with this cell instead of the one of its name, in the order of names."""

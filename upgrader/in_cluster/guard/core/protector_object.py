@@ -78,6 +78,7 @@ def _cell(content: Mapping[str, Any]) -> Cell:
         last_event=seconds_of(counts.get("lastEventTime")),
         young=frozenset(uid for uid in counts.get("recentlyReadyUIDs") or () if isinstance(uid, str)),
         buckets=tuple(bucket(b) for b in (content.get("admissionHistory") or {}).get("buckets") or ()),
+        counted_by=str(counts.get("selectorHash") or ""),
     )
 
 
@@ -93,6 +94,8 @@ def _content(cell: Cell) -> dict[str, Any]:
         counts["lastEventTime"] = micro_timestamp(cell.last_event)
     if cell.young:
         counts["recentlyReadyUIDs"] = sorted(cell.young)
+    if cell.counted_by:
+        counts["selectorHash"] = cell.counted_by
     return {
         "cellID": cell.name,
         "aggregation": counts,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 __all__ = [
     "LONGEST_KEY",
@@ -83,6 +85,12 @@ class Selector:
                     raise InvalidSelector(f"{term['values']!r} are not values of labels")
                 found.append((term["of"], "NotIn" if term["set"] == "notin" else "In", values))
         return cls(tuple(found))
+
+    @cached_property
+    def digest(self) -> str:
+        """16 hexadecimal digits: the same for the same requirements, in whatever order they are written."""
+        found = sorted({(key, operator, *sorted(values)) for key, operator, values in self.requirements})
+        return hashlib.sha256(repr(found).encode()).hexdigest()[:16]
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Whether an object with these labels is selected."""

@@ -13,6 +13,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from upgrader.in_cluster.guard.core.admission_history import Bucket
 from upgrader.in_cluster.guard.core.aggregation import Aggregate, Seen, aggregate
@@ -22,6 +23,7 @@ from upgrader.in_cluster.guard.core.selectors import InvalidSelector, Selector
 from upgrader.in_cluster.guard.core.workloads import Pod
 from upgrader.in_cluster.guard.guard_errors import ApiAway, ApiRefused, Conflict, NotFound
 from upgrader.in_cluster.guard.logs import LOG
+from upgrader.in_cluster.guard.roles.direct_read import selector_query
 from upgrader.in_cluster.guard.roles.pods_of_cell import PODS, PodsOfCell, counted_pod
 from upgrader.in_cluster.guard.roles.protector_cache import POD_PROTECTORS, ProtectorCache
 from upgrader.in_cluster.guard.runtime.api_client import Api
@@ -41,6 +43,8 @@ _AGAIN_SECONDS = 10.0
 _FRESH_SECONDS = 30.0
 """How soon a protector's time is written again if nothing changes, to show that its pods are still counted."""
 _MOST_LEFT = 20_000
+_LONGEST_QUERY = 4096
+"""Of a selector in a list's URL, which proxies refuse to pass on if it is long; without it, all pods are listed."""
 
 
 class Aggregator:
@@ -187,9 +191,12 @@ class Aggregator:
         item, protector = held.item, held.protector
         found = self._aggregate(protector, {})
         read = await self._from_api(protector, found.to_read) if found.to_read else {}
-        listed = await self._listed(protector) if found.to_list else None
+        listed: dict[str, Pod] | None = None
         for _ in range(_TRIES):
             found = self._aggregate(protector, read, listed)
+            if found.to_list:
+                listed = await self._listed(protector, item["spec"])
+                found = self._aggregate(protector, read, listed)
             if not self._is_new(protector, found.cell):
                 break
             if not self._leadership.sure():
@@ -204,7 +211,9 @@ class Aggregator:
                 newest = await self._core.get(POD_PROTECTORS, key[1], key[0])
                 if newest is None:
                     return
-                item, protector = newest, self._protectors.read(newest)
+                before, item, protector = protector, newest, self._protectors.read(newest)
+                if protector.aggregation != before.aggregation:
+                    listed = None
         else:
             raise Conflict(f"{'/'.join(key)} was changed by other clients {_TRIES} times", 409)
         again = [_FRESH_SECONDS, *([_AGAIN_SECONDS] if found.cell.buckets else ())]
@@ -268,21 +277,27 @@ class Aggregator:
             among = await self._all(protector.namespace)
         for uid in uids:
             if name := names.get(uid):
-                item = await self._worker.get(PODS, name, protector.namespace)
-                there = counted_pod(item) if item is not None else None
-                found[uid] = there if there is not None and there.uid == uid else None
+                found[uid] = await self._present(uid, name, protector.namespace)
             else:
                 found[uid] = among.get(uid)
             self._remember(uid, found[uid])
         return found
 
-    async def _listed(self, protector: Protector) -> dict[str, Pod]:
-        """All pods of the protector's namespace, as the API has them."""
-        assert self._pods is not None
-        cached = list(self._pods.of(protector.namespace))
-        found = await self._all(protector.namespace)
-        for uid in cached:
-            self._remember(uid, found.get(uid))
+    async def _present(self, uid: str, name: str, namespace: str) -> Pod | None:
+        """A pod, as the API has it; None if it is gone, or another one has its name."""
+        item = await self._worker.get(PODS, name, namespace)
+        found = counted_pod(item) if item is not None else None
+        return found if found is not None and found.uid == uid else None
+
+    async def _listed(self, protector: Protector, spec: Mapping[str, Any]) -> dict[str, Pod]:
+        """The protector's pods, as the API has them. `spec`: of the API's object."""
+        cached, wider = dict(self._counted(protector)), spec.get("aggregationSelector")
+        query = selector_query(spec["selector"] if wider is None else wider)
+        found = await self._all(protector.namespace, query if len(query) <= _LONGEST_QUERY else "")
+        for uid, known in cached.items():
+            # One that isn't listed is gone, or has other labels by now.
+            there = found.get(uid) or await self._present(uid, known.name, protector.namespace)
+            self._remember(uid, there)
         return found
 
     def _remember(self, uid: str, found: Pod | None) -> None:
@@ -292,8 +307,8 @@ class Aggregator:
             if len(self._left) > _MOST_LEFT:
                 self._left.popitem(last=False)
 
-    async def _all(self, namespace: str) -> dict[str, Pod]:
-        found, _ = await everything(self._worker, PODS, namespace, {}, counted_pod)
+    async def _all(self, namespace: str, labels: str = "") -> dict[str, Pod]:
+        found, _ = await everything(self._worker, PODS, namespace, {"labelSelector": labels}, counted_pod)
         return {each.uid: each for each in found}
 
     def _is_new(self, protector: Protector, cell: Cell) -> bool:

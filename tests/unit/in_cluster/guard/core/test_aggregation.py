@@ -104,7 +104,7 @@ def test_a_uid_that_stays_for_a_minute_is_read_first() -> None:
     asked = _count(pods, bucket, allowed_for=old)
     assert (asked.cell.buckets, asked.to_read) == ((bucket,), ("p-1",))
     assert _count(pods, bucket, allowed_for=old, read={"p-1": _pod("p-1")}).cell == Cell(
-        "a", Counts(1, 1, 1, 1, 1), NOW
+        "a", Counts(1, 1, 1, 1, 1), NOW, counted_by=APP.digest
     )
 
 
@@ -139,6 +139,18 @@ def test_pods_that_nobody_knows_go_by_what_the_api_lists(ahead: float) -> None:
     assert (listed.cell.buckets, listed.to_list, listed.cell.counts.available) == ((), False, 1)
 
 
+def test_what_another_selector_has_counted_is_listed_first() -> None:
+    """So is a new cell: no record tells of deletions that were allowed before. Podseidon's counts have no selector."""
+    of_another = Cell("a", Counts(9, 9), 5.0, counted_by="another")
+    for cells, listed in (((), True), ((of_another,), True), ((replace(of_another, counted_by=""),), False)):
+        protector, seen = Protector("ns", "web", 1, APP, APP, cells=cells), Seen({"p-1": _pod("p-1")}, NOW)
+        asked = aggregate(protector, "a", seen, NOW)
+        assert asked.to_list is listed
+        found = aggregate(protector, "a", replace(seen, listed=True), NOW)
+        assert (found.to_list, found.cell.counts.available, found.cell.counted_by) == (False, 1, APP.digest)
+        assert not aggregate(protector.with_cell(found.cell), "a", seen, NOW).to_list
+
+
 def test_pods_of_a_bucket_of_many_go_one_by_one() -> None:
     """Those that are seen to go, at once; one that was never seen is read first, and those without a name stay."""
     bucket = Bucket(5.0, end=9.0, counter=4, uids=frozenset({"p-1", "p-2", "p-3"}))
@@ -155,4 +167,4 @@ def test_the_last_events_time_never_goes_back() -> None:
     assert _count([], last_event=3.0).cell.last_event == 5.0
     assert _count([], last_event=3.0, now=4.0).cell.last_event == 3.0
     protector = Protector("ns", "web", 1, APP, APP)
-    assert aggregate(protector, "new", Seen({}, 3.0), NOW).cell == Cell("new", last_event=3.0)
+    assert aggregate(protector, "new", Seen({}, 3.0), NOW).cell == Cell("new", last_event=3.0, counted_by=APP.digest)

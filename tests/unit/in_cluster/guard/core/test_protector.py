@@ -310,6 +310,20 @@ def test_a_protector_is_read_and_its_status_written() -> None:
     }
 
 
+def test_pods_that_another_selector_has_counted_let_none_go() -> None:
+    """A PodProtector got another selector: those ten pods aren't the ones that it protects now, of which none is known
+    until an aggregator has counted them. Deletions that were allowed before are still subtracted.
+    """
+    old = Selector.of({"matchLabels": {"app": "old"}})
+    buckets = (Bucket(900.0, "web-x-9"),)
+    edited = _protector(1, Cell("a", _all(10), 0.0, buckets, counted_by=old.digest), Cell("b", _all(2), counted_by=""))
+    assert (edited.counts, edited.estimate) == (_all(2), 1)
+    assert _admit(edited, _ask())[0] == [409]
+    counted = edited.with_cell(Cell("a", _all(3), 0.0, buckets, counted_by=APP.digest))
+    assert (counted.counts, _admit(counted, _ask())[0]) == (_all(5), [0])
+    assert read({**ITEM, "status": status(counted)}, Tuning()).cells == counted.cells
+
+
 def test_a_new_protector_has_no_cells() -> None:
     """Nothing counted yet: nothing may go. The wider selector counts where there is one."""
     item = {**ITEM, "spec": {**ITEM["spec"], "aggregationSelector": {}, "admissionHistoryConfig": None}, "status": None}

@@ -95,3 +95,19 @@ def test_what_is_no_selector_as_text(text: str) -> None:
     """Refused, and never half of it taken."""
     with pytest.raises(InvalidSelector):
         Selector.parse(text)
+
+
+def test_a_digest_tells_selectors_apart_by_what_they_select() -> None:
+    """Not by the order in which keys and values are written."""
+    one: dict[str, Any] = {
+        "matchLabels": {"a": "1", "b": "2"},
+        "matchExpressions": [{"key": "c", "operator": "In", "values": ["x", "y"]}],
+    }
+    same: dict[str, Any] = {
+        "matchLabels": {"b": "2", "a": "1"},
+        "matchExpressions": [{"key": "c", "operator": "In", "values": ["y", "x"]}],
+    }
+    assert Selector.of(one).digest == Selector.of(same).digest
+    others: list[dict[str, Any]] = [{}, {"matchLabels": {"a": "1"}}, {"matchLabels": {"a": "1", "b": "3"}}]
+    others += [{"matchExpressions": [{"key": "a", "operator": each}]} for each in ("Exists", "DoesNotExist")]
+    assert len({Selector.of(each).digest for each in [one, *others]}) == 6
