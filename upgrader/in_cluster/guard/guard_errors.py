@@ -9,7 +9,7 @@
     ├── GroupLocked       another process has the lock of a group of StatefulSets
     ├── LoadBalancerAway  a load balancer doesn't answer, or not as it should
     └── ApiRefused        the API server has answered no
-        ├── NotFound      404
+        ├── NotFound      404, by the API server's own word
         ├── Conflict      409: the object is another one by now, or exists already
         └── VersionGone   410: the moment that was asked for is forgotten
 """
@@ -63,7 +63,7 @@ class ApiRefused(GuardError):
 
 
 class NotFound(ApiRefused):
-    """There is no such object."""
+    """There is no such object: the API server says so, and not a proxy before it."""
 
 
 class Conflict(ApiRefused):

@@ -47,6 +47,11 @@ class FakeApi(Api):
         self._check("get", path)
         return copy.deepcopy(self.objects.get(path))
 
+    async def kinds(self, api_version: str) -> list[Mapping[str, Any]]:
+        path = Resource(api_version, "", namespaced=False).path()
+        self._check("kinds", path)
+        return list(self.objects.get(path, {}).get("resources", ()))
+
     async def page(
         self,
         resource: Resource,

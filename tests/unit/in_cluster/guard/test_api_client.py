@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from upgrader.in_cluster.guard.guard_errors import AnswerTooLarge, ApiAway
+from upgrader.in_cluster.guard.guard_errors import AnswerTooLarge, ApiAway, ApiRefused, NotFound
 from upgrader.in_cluster.guard.runtime import api_client
 from upgrader.in_cluster.guard.runtime.api_client import Api, _Turn
 from upgrader.in_cluster.guard.runtime.connection import Connection, Credentials
@@ -154,5 +154,59 @@ def test_an_event_of_a_watch_comes_in_pieces(least: int, monkeypatch: pytest.Mon
             with pytest.raises(ApiAway, match="an object has more than 1048576 bytes"):
                 await anext(events)
             assert not api._large.locked()
+
+    asyncio.run(run())
+
+
+GONE = json.dumps({"kind": "Status", "reason": "NotFound", "message": 'pods "db-0" not found', "code": 404})
+
+
+@pytest.mark.parametrize(
+    "text", ["default backend - 404", "404 page not found\n", '{"type": "error", "status": 404}', ""]
+)
+def test_only_the_api_server_says_that_an_object_does_not_exist(text: str) -> None:
+    """A load balancer, or a proxy that has lost the cluster, answers 404 to everything: no pod and no PodProtector is
+    gone because of that, and nothing may be deleted.
+    """
+
+    async def run() -> None:
+        said = [text]
+
+        async def answer(request: web.Request) -> web.StreamResponse:
+            return web.Response(status=404, text=said[0])
+
+        async with client(answer) as api:
+            for ask in (api.get(PODS, "db-0", "shop"), api.delete(PODS, "db-0", "shop", uid="u")):
+                with pytest.raises(ApiRefused, match="404: the answer isn't an API server's") as refused:
+                    await ask
+                assert not isinstance(refused.value, NotFound)
+            said[0] = GONE
+            assert await api.get(PODS, "db-0", "shop") is None
+            with pytest.raises(NotFound, match="not found"):
+                await api.delete(PODS, "db-0", "shop", uid="u")
+
+    asyncio.run(run())
+
+
+def test_which_kinds_are_served_is_told_by_a_list_of_groups() -> None:
+    """A version that isn't among them isn't asked for; where no list comes, it isn't known."""
+    served = {
+        "/apis": {"groups": [{"versions": [{"groupVersion": "apps/v1"}]}, {}]},
+        "/apis/apps/v1": {"resources": [{"name": "deployments"}]},
+        "/api/v1": {"resources": [{"name": "pods"}]},
+    }
+
+    async def run() -> None:
+        async def answer(request: web.Request) -> web.StreamResponse:
+            found = served.get(request.path)
+            return web.Response(status=404, text="404 page not found") if found is None else web.json_response(found)
+
+        async with client(answer) as api:
+            assert await api.kinds("apps/v1") == [{"name": "deployments"}]
+            assert await api.kinds("v1") == [{"name": "pods"}]
+            assert await api.kinds("rollout-operator.grafana.com/v1") == []
+            del served["/apis"]
+            with pytest.raises(ApiRefused):
+                await api.kinds("apps/v1")
 
     asyncio.run(run())

@@ -231,6 +231,19 @@ def test_without_the_kind_there_are_no_budgets() -> None:
     asyncio.run(whole())
 
 
+def test_a_404_alone_does_not_say_that_the_kind_was_removed() -> None:
+    """Only if discovery has it no more are there no budgets; else an eviction is answered with HTTP 500."""
+
+    async def test(world: World) -> None:
+        world.api.next_answer("page", *[ApiRefused("404", 404)] * 2)
+        with pytest.raises(ApiRefused):
+            await world.budgets.evict(review("a-0"))
+        del world.api.objects[VERSION.path()]
+        assert (await world.budgets.evict(review("a-0"))).allowed
+
+    run(test)
+
+
 def test_of_a_large_budget_little_is_kept() -> None:
     """A tenant's budgets may have labels, annotations and a selector of 1.5 MiB."""
 

@@ -50,8 +50,7 @@ class References:
         if (version, kind) not in self._known:
             if not version:
                 return None
-            found = await self._api.get(Resource(version, "", namespaced=False), "")
-            for each in (found or {}).get("resources") or ():
+            for each in await self._api.kinds(version):
                 if each.get("kind") == kind and "/" not in str(each.get("name")):
                     self._known[version, kind] = Resource(version, str(each["name"]))
         return self._known.get((version, kind))

@@ -8,19 +8,19 @@ from dataclasses import dataclass
 
 from upgrader.in_cluster.guard.core.ledger import Ledger
 from upgrader.in_cluster.guard.core.zone_budget import InvalidBudget, ZoneBudget, read
-from upgrader.in_cluster.guard.guard_errors import ApiAway, ApiRefused, NotFound
+from upgrader.in_cluster.guard.guard_errors import ApiAway, ApiRefused
 from upgrader.in_cluster.guard.logs import LOG
 from upgrader.in_cluster.guard.roles.zone_budget_books import ZONE_BUDGETS, ledger_of
 from upgrader.in_cluster.guard.runtime.api_client import Api
 from upgrader.in_cluster.guard.runtime.informer import Informer, Key
 from upgrader.in_cluster.guard.runtime.listing import everything
 from upgrader.in_cluster.guard.runtime.metrics import Metrics
-from upgrader.in_cluster.guard.runtime.resource import Object, Resource
+from upgrader.in_cluster.guard.runtime.resource import Object
 
 __all__ = ["CachedBudget", "ZoneBudgetCache"]
 
-_VERSION = Resource(ZONE_BUDGETS.api_version, "", namespaced=False)
 _LOOK_SECONDS = 10.0
+_NOT_FOUND = 404
 _LONGEST_REASON = 256
 
 
@@ -64,8 +64,10 @@ class ZoneBudgetCache:
             return ()
         try:
             found, _ = await everything(self._api, ZONE_BUDGETS, namespace, {}, read)
-        except NotFound:  # the kind was removed
-            return ()
+        except ApiRefused as refused:
+            if refused.status != _NOT_FOUND or await self._is_served():
+                raise
+            return ()  # the kind was removed
         return tuple(found)
 
     def known(self) -> list[CachedBudget]:
@@ -110,12 +112,13 @@ class ZoneBudgetCache:
 
     async def _look(self) -> bool:
         """Whether the API has the kind: discovery shows that even without the right to list it."""
-        found = await self._api.get(_VERSION, "")
-        names = {each.get("name") for each in (found or {}).get("resources") or ()}
-        if ZONE_BUDGETS.plural in names:
+        if await self._is_served():
             self._installed.set()
         self._unknown = ""
         return self._installed.is_set()
+
+    async def _is_served(self) -> bool:
+        return any(each.get("name") == ZONE_BUDGETS.plural for each in await self._api.kinds(ZONE_BUDGETS.api_version))
 
 
 def _kept(item: Object) -> CachedBudget:

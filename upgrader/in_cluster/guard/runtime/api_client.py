@@ -38,6 +38,7 @@ _LIST_SECONDS = 60.0
 _LARGEST_PAGE_BYTES = 32 << 20
 _LARGE_BYTES = 256 << 10
 _REFUSALS = {404: NotFound, 409: Conflict, 410: VersionGone}
+_GROUPS = "/apis"
 
 
 @dataclass(frozen=True)
@@ -85,11 +86,25 @@ class Api:
         return aiohttp.ClientSession(self._connection.url, headers=headers, connector=connector)
 
     async def get(self, resource: Resource, name: str, namespace: str = "", *, subresource: str = "") -> Object | None:
-        """One object; None only when the API answers 404."""
+        """One object; None only when the API server itself says that there is none."""
         try:
             return await self._json("GET", resource.path(namespace, name, subresource))
         except NotFound:
             return None
+
+    async def kinds(self, api_version: str) -> list[Mapping[str, Any]]:
+        """What discovery says of each resource and subresource of a version of a group; nothing if it isn't served.
+
+        The version isn't simply asked for: the 404 for one that isn't served can't be told from a proxy's.
+        """
+        if "/" in api_version:
+            groups = (await self._json("GET", _GROUPS)).get("groups") or ()
+            if not any(
+                version.get("groupVersion") == api_version for g in groups for version in g.get("versions") or ()
+            ):
+                return []
+        found = await self._json("GET", Resource(api_version, "", namespaced=False).path())
+        return list(found.get("resources") or ())
 
     async def page(
         self,
@@ -317,6 +332,9 @@ async def _check(response: aiohttp.ClientResponse, what: str) -> None:
     text = f"{what}: {status}: {_reason(content)}"
     if status == 429 or status >= 500:
         raise ApiAway(text)
+    if status == 404 and not _is_status(content):
+        # A load balancer, or a proxy without this cluster, knows nothing of any object.
+        raise ApiRefused(f"{what}: 404: the answer isn't an API server's, or it doesn't serve this kind", status)
     if status in _REFUSALS:
         raise _REFUSALS[status](text, status)
     raise ApiRefused(text, status)
@@ -333,6 +351,14 @@ def _event(line: bytearray, path: str) -> dict[str, Any]:
         text = f"watch {path}: {status}: {found.get('message') or 'no reason given'}"
         raise VersionGone(text, status) if status == 410 else ApiAway(text)
     return event
+
+
+def _is_status(content: bytes) -> bool:
+    """Whether it is Kubernetes' own answer, which says what isn't found."""
+    try:
+        return str(json.loads(content)["kind"]) == "Status"
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return False
 
 
 def _reason(content: bytes) -> str:
