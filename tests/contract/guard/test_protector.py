@@ -401,6 +401,14 @@ def asked_directly(guard: GuardProcess, cell: str, found: Any) -> tuple[int, boo
     return status, status == 200 and json.loads(text)["response"]["allowed"]
 
 
+@each_way
+def test_a_pod_that_does_not_exist_is_not_found(app: Protected, webhook: GuardProcess, take: Any) -> None:
+    """An eviction is asked about before the API server looks for its pod: guard's answer is the API server's, which a
+    drain takes for done.
+    """
+    assert take(app.core, f"{app.name}-gone").startswith("404")
+
+
 def test_two_replicas_of_which_one_is_killed_never_allow_one_too_many(
     app: Protected, aggregators: object, pair: Pair, tmp_path: Path
 ) -> None:

@@ -208,8 +208,10 @@ def test_an_unready_pod_needs_a_place_only_for_an_eviction() -> None:
     run(test)
 
 
-@pytest.mark.parametrize("request_", [deletion("made-up"), eviction("made-up"), deletion("x", oldObject=None)])
-def test_a_request_that_is_made_up_writes_nothing(request_: AdmissionRequest) -> None:
+@pytest.mark.parametrize(
+    ("request_", "code"), [(deletion("made-up"), 409), (eviction("made-up"), 404), (deletion("x", oldObject=None), 400)]
+)
+def test_a_request_that_is_made_up_writes_nothing(request_: AdmissionRequest, code: int) -> None:
     """For a pod that isn't there no place is taken; what is no pod at all is no review."""
 
     async def test(world: World) -> None:
@@ -218,19 +220,34 @@ def test_a_request_that_is_made_up_writes_nothing(request_: AdmissionRequest) ->
             with pytest.raises(NotAnAdmissionReview):
                 await world.ask(request_)
         else:
-            assert (await world.ask(request_)).allowed
+            assert (await world.ask(request_)).code == code
         assert not [c for c in world.api.calls if c.startswith("replace")]
 
     run(test)
 
 
+@pytest.mark.parametrize(("ask", "code"), [(deletion, 409), (eviction, 404)])
+def test_a_kubeconfig_of_another_cluster_lets_no_pod_go(ask: Callable[[str], AdmissionRequest], code: int) -> None:
+    """The cell's API server has the pod, and the cluster that guard reads has none of its pods: it isn't known which
+    pods these are. An eviction is answered as the API server answers one of a pod that is gone.
+    """
+
+    async def test(world: World) -> None:
+        await world.begin(protector(1, cells={"a": counted(3)}))
+        answer = await world.ask(ask("x"))
+        assert (answer.allowed, answer.code) == (False, code)
+        assert "the cluster that guard reads for the cell a has no pod shop/x" in answer.message
+
+    run(test)
+
+
 def test_a_pod_of_another_uid_is_not_reserved() -> None:
-    """The one that was to be deleted is gone by now: should the other one be, the API server asks again."""
+    """The one that was to be deleted is gone by now: the API server asks again, about the one that it has."""
 
     async def test(world: World) -> None:
         await world.begin(protector(0, cells={"a": counted(3)}), pod("x"))
         old = pod("x", namespace="shop", uid="former")
-        assert (await world.ask(deletion("x", oldObject=old))).allowed
+        assert (await world.ask(deletion("x", oldObject=old))).code == 409
         assert uids(world.api, "a") == []
 
     run(test)

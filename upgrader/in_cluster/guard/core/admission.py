@@ -22,6 +22,7 @@ __all__ = [
     "BAD_REQUEST",
     "CONFLICT",
     "FORBIDDEN",
+    "NOT_FOUND",
     "TOO_MANY_REQUESTS",
     "allow",
     "deny",
@@ -32,10 +33,11 @@ __all__ = [
 
 API_VERSION = "admission.k8s.io/v1"
 
-BAD_REQUEST, FORBIDDEN, CONFLICT, TOO_MANY_REQUESTS = 400, 403, 409, 429
+BAD_REQUEST, FORBIDDEN, NOT_FOUND, CONFLICT, TOO_MANY_REQUESTS = 400, 403, 404, 409, 429
 _REASONS = {
     BAD_REQUEST: "BadRequest",
     FORBIDDEN: "Forbidden",
+    NOT_FOUND: "NotFound",
     CONFLICT: "Conflict",
     TOO_MANY_REQUESTS: "TooManyRequests",
 }
@@ -95,7 +97,7 @@ def allow(*warnings: str, audit: Mapping[str, str] | None = None) -> Answer:
 
 
 def deny(code: int, message: str, audit: Mapping[str, str] | None = None) -> Answer:
-    """Refused with an HTTP status: 400, 403, 409, or 429, which `kubectl drain` tries again."""
+    """Refused with an HTTP status: 400, 403, 409, 404 (`kubectl drain` takes it for done), or 429 (it tries again)."""
     return Answer(
         allowed=False, code=code, reason=_REASONS[code], message=message[:_LONGEST_MESSAGE], audit=dict(audit or {})
     )

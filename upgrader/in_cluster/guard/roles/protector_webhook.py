@@ -8,6 +8,8 @@ from typing import Any
 
 from upgrader.in_cluster.guard.core.admission import (
     BAD_REQUEST,
+    CONFLICT,
+    NOT_FOUND,
     AdmissionRequest,
     Answer,
     NotAnAdmissionReview,
@@ -149,7 +151,7 @@ class CellWebhook:
         # Any client that reaches the port can forge a request: nothing is written for a pod that the API doesn't have.
         found = await self._pod(request.namespace, told.name if told is not None else request.name)
         if found is None or (told is not None and found.uid != told.uid):
-            return Judgement(allow(), "NotFound")
+            return Judgement(self._missing(request, told), "NotFound")
         if judged := lost_already(found, eviction=told is None):
             return judged
         if told is None or told.labels != found.labels:
@@ -176,6 +178,18 @@ class CellWebhook:
         if reason := self._protectors.unreadable(found.namespace):
             return Judgement(deny(BAD_REQUEST, f"{reason}: it may select this pod"), "Rejected")
         return None if selecting else _UNMATCHED
+
+    def _missing(self, request: AdmissionRequest, told: Pod | None) -> Answer:
+        """The answer about a pod that is gone, for which the API server asks again: or the kubeconfig of the cell is
+        another cluster's, where nothing is known of its pods. Of an eviction, the API server would say the same.
+        """
+        which = f"pod {request.namespace}/{told.name if told is not None else request.name}"
+        uid = f" with the UID {told.uid}" if told is not None else ""
+        where = f"the cluster that guard reads for the cell {self._cell} has no {which}{uid}"
+        return deny(
+            NOT_FOUND if told is None else CONFLICT,
+            f"{where}: it was deleted meanwhile, or the kubeconfig of the cell is another cluster's",
+        )
 
     async def _pod(self, namespace: str, name: str) -> Pod | None:
         item = await self._worker.get(PODS, name, namespace)
