@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from upgrader.adopt.facts import MANIFESTS, ControllerFacts, StaticPod
+from upgrader.adopt.variables import seen_words
 from upgrader.contract.flags import is_true
 from upgrader.errors import Blocked
 
@@ -174,7 +175,8 @@ def _unsafe(context: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _command(component: str, container: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    words = [str(word) for word in (*(container.get("command") or ()), *(container.get("args") or ()))]
+    given = (str(word) for word in (*(container.get("command") or ()), *(container.get("args") or ())))
+    words = seen_words(given, container)
     folder, slash, name = words[0].rpartition("/") if words else ("", "", "")
     if name != component:
         yield "command", f"the command `{words[0] if words else ''}` instead of {component}"

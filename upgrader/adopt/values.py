@@ -15,7 +15,7 @@ from upgrader import fast_yaml
 from upgrader.adopt.addon_parts import addon_values
 from upgrader.adopt.facts import KubeadmFacts, StaticPod, flags_of
 from upgrader.adopt.proxy_kubeconfig import proxy_server
-from upgrader.adopt.variables import variables_of
+from upgrader.adopt.variables import as_written, variables_of
 from upgrader.gates.manifest_workloads import pod_spec
 
 __all__ = [
@@ -229,4 +229,5 @@ def _without_a_ca_for_all(pod: StaticPod) -> Mapping[str, tuple[str, ...]]:
 
 def extra_args(flags: Mapping[str, tuple[str, ...]]) -> dict[str, str | list[str]]:
     """Flags in the form of the charts' `extraArgs`."""
-    return {name: values[0] if len(values) == 1 else list(values) for name, values in flags.items()}
+    written = {name: [as_written(value) for value in values] for name, values in flags.items()}
+    return {name: values[0] if len(values) == 1 else values for name, values in written.items()}
