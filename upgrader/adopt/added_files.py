@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from upgrader.adopt.derive import FlagChange
-from upgrader.adopt.facts import KubeadmFacts
+from upgrader.adopt.facts import ControllerFacts
 from upgrader.adopt.files_of_host import files_of_host
 from upgrader.errors import Blocked
 from upgrader.model.components import RELEASE_AND_SECTION
@@ -25,19 +25,22 @@ _NEEDED = {
 """Flags that can't be empty."""
 
 
-def check_added_files(hosts: Hosts, facts: KubeadmFacts, changes: Sequence[FlagChange]) -> None:
-    """Of each controller whose static pods run. `changes`: of flags, with the release's own values.
+def check_added_files(
+    hosts: Hosts, controllers: Sequence[ControllerFacts], certificates: str, changes: Sequence[FlagChange]
+) -> None:
+    """Of each controller whose static pods run. `certificates`: kubeadm's folder; `changes`: of flags, with the
+    release's own values.
 
     Raises Blocked, or HostError.
     """
     added = [
         (change, path)
         for change in changes
-        if not change.before
         for path in change.after
-        if path.startswith(f"{facts.certificates}/") or (change.name.endswith(_KUBECONFIG) and path)
+        if path not in change.before
+        and (path.startswith(f"{certificates}/") or (change.name.endswith(_KUBECONFIG) and path))
     ]
-    for controller in facts.controllers:
+    for controller in controllers:
         wanted = [(change, path) for change, path in added if change.component in controller.active]
         there = files_of_host(hosts, controller.host, [path for _, path in wanted])
         for change, path in wanted:
@@ -49,7 +52,7 @@ def check_added_files(hosts: Hosts, facts: KubeadmFacts, changes: Sequence[FlagC
                         change.name,
                         f'To leave the flag out, set `{change.name}: ""` in {_place(change, "extraArgs")}. Or create '
                         "the file on every controller.",
-                    ).format(path=path, folder=facts.certificates, kubeconfig=_place(change, _KUBECONFIG)),
+                    ).format(path=path, folder=certificates, kubeconfig=_place(change, _KUBECONFIG)),
                 )
 
 

@@ -24,7 +24,7 @@ from upgrader.model.release import ReleaseSpec, merged
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Helm
 
-__all__ = ["Derived", "FlagChange", "about_restored_servers", "about_source_addresses", "derive_values"]
+__all__ = ["Derived", "FlagChange", "about_restored_servers", "about_source_addresses", "derive_values", "flag_changes"]
 
 Values = dict[str, Any]
 Flags = Mapping[str, tuple[str, ...]]
@@ -101,7 +101,7 @@ def derive_values(
             check_metadata(facts, component, rendered_metadata(full, component), chosen)
             check_variables(facts, component, pod_spec(full, component))
             check_volumes(facts, component, pod_spec(full, component), pki)
-            changes += _changes(component, facts.component(component).flags, rendered)
+            changes += flag_changes(component, facts.component(component).flags, rendered)
         if release == "kubernetes":
             for name, addon in facts.addons.items():
                 check_addon(addon, full, _at(own.get(release, {}), (SECTIONS[name],)))
@@ -160,7 +160,8 @@ def _at(values: Mapping[str, Any], path: tuple[str, ...]) -> Any:
     return values
 
 
-def _changes(component: str, before: Flags, after: Flags) -> Iterator[FlagChange]:
+def flag_changes(component: str, before: Flags, after: Flags) -> Iterator[FlagChange]:
+    """Of a static pod's flags to those of the chart's pod."""
     for name in sorted(after.keys() | before.keys() & HANDED_OVER):
         # The node's own address is known only when the pod runs.
         if name != "advertise-address" and before.get(name) != after.get(name):

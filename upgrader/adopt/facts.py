@@ -152,14 +152,17 @@ class KubeadmFacts:
 
 
 def read_facts(
-    kube: Kube, hosts: Hosts, cluster: Cluster, servers: Iterable[str], left_alone: Collection[str] = ()
+    kube: Kube,
+    hosts: Hosts,
+    controllers: tuple[ControllerFacts, ...],
+    servers: Iterable[str],
+    left_alone: Collection[str] = (),
 ) -> KubeadmFacts:
-    """Read the cluster and every controller. `servers` are the hosts that the operator's kubeconfig leads to;
-    `left_alone` those of `kubeProxy` and `coredns` that the values don't have managed.
+    """Read the cluster, and where the controllers' clients use the API. `servers` are the hosts that the operator's
+    kubeconfig leads to; `left_alone` those of `kubeProxy` and `coredns` that the values don't have managed.
 
     Raises ApiError, HostError, or Blocked where kubeadm was not used.
     """
-    controllers = read_controllers(hosts, cluster)
     pods = [ApiPod(each.host, pod.flags) for each in controllers if (pod := each.known("kube-apiserver"))]
     configuration = _config_map(kube, "kubeadm-config")["ClusterConfiguration"]
     proxy = {} if "kubeProxy" in left_alone else _config_map(kube, "kube-proxy", "kubeProxy")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from upgrader.adopt.derive import FlagChange, flag_changes
 from upgrader.adopt.facts import ControllerFacts, StaticPod
 from upgrader.adopt.pod_metadata import differing, metadata_of, rendered_metadata
 from upgrader.adopt.referred_files import shown_by_file
@@ -16,7 +17,7 @@ from upgrader.adopt.variables import seen_variables
 from upgrader.adopt.volumes import missing_mounts
 from upgrader.gates.manifest_workloads import pod_spec
 
-__all__ = ["parts_that_go"]
+__all__ = ["parts_that_go", "released_flags"]
 
 
 def parts_that_go(new: Sequence[ControllerFacts], manifests: Sequence[str], pki: str) -> Mapping[str, tuple[str, ...]]:
@@ -27,10 +28,20 @@ def parts_that_go(new: Sequence[ControllerFacts], manifests: Sequence[str], pki:
     found = {}
     for controller in new:
         for component, static in controller.active.items():
-            manifest = next((text for text in manifests if pod_spec(text, component)), "")
+            manifest = _release_of(component, manifests)
             if lines := tuple(_differing(static, manifest, pki)):
                 found[f"{component} on {controller.host.name}"] = lines
     return found
+
+
+def released_flags(controller: ControllerFacts, manifests: Sequence[str]) -> Iterator[FlagChange]:
+    """From the flags of its static pods to those of the releases as they run."""
+    for component, static in controller.active.items():
+        yield from flag_changes(component, static.flags, rendered_flags(_release_of(component, manifests), component))
+
+
+def _release_of(component: str, manifests: Sequence[str]) -> str:
+    return next((text for text in manifests if pod_spec(text, component)), "")
 
 
 def _differing(static: StaticPod, manifest: str, pki: str) -> Iterator[str]:

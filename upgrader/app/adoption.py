@@ -8,23 +8,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from upgrader.adopt.added_files import check_added_files
 from upgrader.adopt.added_flags import added_flags
 from upgrader.adopt.addon_originals import Originals
 from upgrader.adopt.addon_parts import left_alone
-from upgrader.adopt.advertised import check_advertised
-from upgrader.adopt.container_runtime import check_container_runtime
 from upgrader.adopt.derive import Derived, derive_values
 from upgrader.adopt.facts import KubeadmFacts, read_controllers, read_facts
-from upgrader.adopt.health_requests import check_health_requests
-from upgrader.adopt.leaders_api import OwnServer, aliases_of, leaders_servers
-from upgrader.adopt.local_proxies import check_local_proxies
-from upgrader.adopt.low_port import check_low_port
+from upgrader.adopt.leaders_api import OwnServer
 from upgrader.adopt.node_addresses import node_addresses
-from upgrader.adopt.other_manifests import check_other_manifests
 from upgrader.adopt.pipelines import adopt_pipeline, adopting, needs_port_sharing, undo_pipeline
 from upgrader.adopt.referred_files import with_single_files
 from upgrader.adopt.running_addons import addons_in
+from upgrader.adopt.static_pod_checks import check_machines, check_pods, check_with_values, leaders_kubeconfigs
 from upgrader.adopt.undo_differences import check_undo, images_to_restore, released_in
 from upgrader.adopt.values_files import changed_values, missing_gitignore
 from upgrader.app.execution import FinishedRun, NewRun, execute_run
@@ -178,20 +172,18 @@ def adoption(folder: Path, front_end: FrontEnd) -> Iterator[Adoption]:
             servers = server_addresses(cluster.kubeconfig, cluster.context)
             own = _own_values(session)
             kubernetes = own.get("kubernetes", {})
-            check_container_runtime(tools.kube, tools.hosts, cluster.controllers, own.get("pod-checkpointer", {}))
-            check_other_manifests(tools.hosts, cluster.controllers)
-            facts = read_facts(tools.kube, tools.hosts, cluster, servers, left_alone(kubernetes))
-            check_low_port(tools.hosts, facts.controllers)
+            check_machines(tools.kube, tools.hosts, cluster.controllers, own.get("pod-checkpointer", {}))
+            controllers = read_controllers(tools.hosts, cluster)
+            check_pods(tools.hosts, controllers)
+            facts = read_facts(tools.kube, tools.hosts, controllers, servers, left_alone(kubernetes))
             facts = with_single_files(tools.hosts, facts, facts.certificates)
             addresses = node_addresses(tools.kube, cluster)
-            kubeconfigs = leaders_servers(tools.hosts, facts.controllers, addresses, aliases_of(kubernetes))
+            kubeconfigs = leaders_kubeconfigs(tools.hosts, facts.controllers, addresses, kubernetes)
             version = session.observe().server
-            check_advertised(facts.controllers, addresses)
-            check_local_proxies(facts.controllers, kubernetes)
             session.doing("rendering the charts, and comparing flags…")
             derived = derive_values(facts, addresses, own, tools.helm, charts_folder())
-            check_added_files(tools.hosts, facts, derived.changes)
-            check_health_requests(tools.hosts, facts.controllers, derived.values["kube-apiserver"])
+            api_server = derived.values["kube-apiserver"]
+            check_with_values(tools.hosts, facts.controllers, facts.certificates, derived.changes, api_server)
         yield Adoption(folder, front_end, facts, derived, version, kubeconfigs)
 
 

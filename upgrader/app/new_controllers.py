@@ -8,22 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from upgrader.adopt.advertised import check_advertised
 from upgrader.adopt.client_addresses import ApiPod, client_addresses
-from upgrader.adopt.container_runtime import check_container_runtime
 from upgrader.adopt.facts import ControllerFacts, read_controllers
-from upgrader.adopt.health_requests import check_health_requests
 from upgrader.adopt.joined import check_listed, check_node_files, check_version, joined
-from upgrader.adopt.joined_differences import parts_that_go
+from upgrader.adopt.joined_differences import parts_that_go, released_flags
 from upgrader.adopt.joined_pipeline import JoinedControllers
-from upgrader.adopt.leaders_api import OwnServer, aliases_of, leaders_servers
-from upgrader.adopt.low_port import check_low_port
+from upgrader.adopt.leaders_api import OwnServer
 from upgrader.adopt.node_addresses import node_address, node_addresses
 from upgrader.adopt.node_withdrawal import check_chosen_by_label
-from upgrader.adopt.other_manifests import check_other_manifests
 from upgrader.adopt.readable_files import check_readable
 from upgrader.adopt.referred_files import mounted_by_file, opened_files, referred_to
-from upgrader.adopt.static_pod_parts import check_static_pods
+from upgrader.adopt.static_pod_checks import check_machines, check_pods, check_with_values, leaders_kubeconfigs
 from upgrader.app.adoption import ProposedAdoption
 from upgrader.app.as_installed import observe_installed
 from upgrader.app.finalize import refuse_unended
@@ -144,25 +139,22 @@ def _found(session: Session, front_end: FrontEnd) -> FoundControllers:
     check_listed(kube, cluster)
     new = joined(read_controllers(hosts, cluster))
     check_version(new, version)
-    check_static_pods(new)
-    check_other_manifests(hosts, (each.host for each in new))
-    check_low_port(hosts, new)
+    check_machines(kube, hosts, [each.host for each in new], _values(session, "pod-checkpointer"))
+    check_pods(hosts, new)
     own = [node_address(kube, each.host) for each in new]
-    check_advertised(new, own)
+    kubeconfigs = leaders_kubeconfigs(hosts, new, own, _values(session, "kubernetes"))
     _refuse_rotation(session)
     pods = [ApiPod(each.host, pod.flags) for each in new if (pod := each.active.get("kube-apiserver"))]
     served = client_addresses(kube, hosts, pods, server_addresses(cluster.kubeconfig, cluster.context))
-    checkpointer = _values(session, "pod-checkpointer")
-    check_container_runtime(kube, hosts, (each.host for each in new), checkpointer)
     values = _api_values(session)
     pki = str((values.get("pki") or {}).get("hostPath", "/etc/kubernetes/pki"))
     manifests = [release.manifest for release in observed.releases.values()]
-    kubeconfigs = leaders_servers(hosts, new, own, aliases_of(_values(session, "kubernetes")))
     by_file = mounted_by_file(new, manifests)
     check_readable(hosts, new, pki, by_file, opened_files(referred_to(hosts, new), (pki, *by_file)))
-    check_health_requests(hosts, new, values)
     _serve_all_clients(values, served)
     check_node_files(hosts, new, manifests)
+    for each in new:
+        check_with_values(hosts, [each], pki, tuple(released_flags(each, manifests)), values)
     files = edited_counts(session.settings, node_addresses(kube, cluster))
     findings = run_checks(session.at(version).preflight_context(observed), _CHECKS, session.doing)
     parts = parts_that_go(new, manifests, pki)

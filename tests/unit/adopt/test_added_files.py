@@ -39,7 +39,7 @@ def _check(
     helm: HelmAdapter, hosts: FakeHosts, known: KubeadmFacts, own: dict[str, dict[str, object]] | None = None
 ) -> None:
     derived = derive_values(known, ("10.0.0.1",), own or {}, helm, charts_folder())
-    check_added_files(hosts, known, derived.changes)
+    check_added_files(hosts, known.controllers, PKI, derived.changes)
 
 
 @pytest.mark.parametrize(
@@ -100,4 +100,4 @@ def test_an_external_signer_has_no_key_files(helm: HelmAdapter) -> None:
     known = kubeadm_facts(_without("kube-apiserver", *keys, more=signer))
     derived = derive_values(known, ("10.0.0.1",), {}, helm, charts_folder())
     assert not {change.name for change in derived.changes} & {*keys, "service-account-signing-endpoint"}
-    check_added_files(controller_with_modes({}), known, derived.changes)
+    check_added_files(controller_with_modes({}), known.controllers, PKI, derived.changes)

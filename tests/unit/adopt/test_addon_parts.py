@@ -21,7 +21,6 @@ from upgrader.adopt.derive import derive_values
 from upgrader.adopt.facts import read_facts
 from upgrader.config.charts import charts_folder
 from upgrader.errors import Blocked
-from upgrader.model.cluster import Cluster
 from upgrader.model.manifest import objects_in
 from upgrader.model.release import ReleaseSpec
 from upgrader.ports import Kind
@@ -478,12 +477,11 @@ def test_an_add_on_of_somebody_elses_is_left_alone(helm: HelmAdapter) -> None:
     assert left_alone({"coredns": {}, "kubeProxy": None}) == frozenset()
 
 
-def test_add_ons_that_are_missing_are_named(tmp_path: Path) -> None:
+def test_add_ons_that_are_missing_are_named() -> None:
     """Nothing was changed, and the value is named that leaves them alone; then they aren't asked for."""
     kube, hosts = FakeKube(), FakeHosts()
-    cluster = Cluster(tmp_path, tmp_path / "kubeconfig", "", tmp_path / "hosts.yml", ())
     with pytest.raises(Blocked, match="kubeadm-config does not exist; nothing was changed"):
-        read_facts(kube, hosts, cluster, ())
+        read_facts(kube, hosts, (), ())
     kube.put(
         _CONFIG_MAPS,
         {
@@ -492,9 +490,9 @@ def test_add_ons_that_are_missing_are_named(tmp_path: Path) -> None:
         },
     )
     with pytest.raises(Blocked, match="configmaps kube-system/kube-proxy does not exist") as caught:
-        read_facts(kube, hosts, cluster, ())
+        read_facts(kube, hosts, (), ())
     assert "`kubeProxy.enabled: false`" in caught.value.remedy
-    found = read_facts(kube, hosts, cluster, (), {"kubeProxy", "coredns"})
+    found = read_facts(kube, hosts, (), (), {"kubeProxy", "coredns"})
     assert found.dns_deployment is None and found.proxy_daemonset is None
 
 
@@ -503,7 +501,7 @@ _BOMB = "a: &a [x, x]\n" + "".join(f"{b}: &{b} [*{a}, *{a}]\n" for a, b in pairw
 
 @pytest.mark.parametrize("text", [_BOMB, "[" * 5000, "a: [", "- a"], ids=["anchors", "nested", "broken", "list"])
 @pytest.mark.parametrize("key", ["config.conf", "kubeconfig.conf", "ClusterConfiguration"])
-def test_a_config_map_that_would_take_all_memory_is_refused(tmp_path: Path, key: str, text: str) -> None:
+def test_a_config_map_that_would_take_all_memory_is_refused(key: str, text: str) -> None:
     """Who writes ConfigMaps in kube-system ends adoption with a sentence, and not this machine's memory."""
     kube = FakeKube()
     contents = {
@@ -513,9 +511,8 @@ def test_a_config_map_that_would_take_all_memory_is_refused(tmp_path: Path, key:
     for name, data in contents.items():
         meta = {"name": name, "namespace": "kube-system"}
         kube.put(_CONFIG_MAPS, {"metadata": meta, "data": data | ({key: text} if key in data else {})})
-    cluster = Cluster(tmp_path, tmp_path / "kubeconfig", "", tmp_path / "hosts.yml", ())
     with pytest.raises(Blocked, match=f"{key}: it .*; nothing was changed"):
-        read_facts(kube, FakeHosts(), cluster, (), {"coredns"})
+        read_facts(kube, FakeHosts(), (), (), {"coredns"})
 
 
 def test_resources_that_nobody_gave() -> None:
