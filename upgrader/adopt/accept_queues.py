@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from upgrader.errors import HostError
 from upgrader.model.cluster import Host
-from upgrader.model.host_sysctls import ORIGINALS, SYSCTLS
+from upgrader.model.host_sysctls import ORIGINALS, SYSCTLS, live_file
 from upgrader.model.release import RestorePoint
 from upgrader.onhost.facts.identity_facts import MIGRATE_REQ
 from upgrader.ports import Hosts
@@ -24,7 +24,7 @@ __all__ = ["ResetQueuesStep", "SetQueuesStep"]
 _PATHS = f"""
 set -eu
 root=${{1:-}}
-live=$root/proc/sys/{MIGRATE_REQ.replace(".", "/")}
+live=$root{live_file(MIGRATE_REQ)}
 file=$root{SYSCTLS}
 folder=$root{ORIGINALS}
 kept=$folder/{MIGRATE_REQ}

@@ -13,12 +13,11 @@ from upgrader.adopt.client_addresses import ApiPod
 from upgrader.adopt.facts import ControllerFacts
 from upgrader.errors import Blocked
 from upgrader.model.cluster import Host
+from upgrader.model.host_sysctls import UNPRIVILEGED_PORTS, live_file
 from upgrader.ports import Hosts
 
 __all__ = ["check_low_port"]
 
-_SETTING = "net.ipv4.ip_unprivileged_port_start"
-_FILE = "/proc/sys/net/ipv4/ip_unprivileged_port_start"
 _USUAL = 1024
 """The kernel's own setting."""
 
@@ -31,13 +30,12 @@ def check_low_port(hosts: Hosts, controllers: Iterable[ControllerFacts]) -> None
         if port < _USUAL and port < (first := _first_unprivileged(hosts, controller.host)):
             raise Blocked(
                 f"{controller.host.name}: kube-apiserver listens on port {port}, which the chart's pods can't: they "
-                f"run as root without capabilities, and may use only ports from {first} on ({_SETTING}); nothing was "
-                "changed",
-                remedy=f"On every controller: sysctl -w {_SETTING}={port}, also in a file in /etc/sysctl.d. All users "
-                f"of the machine may then listen on ports from {port} on.",
+                f"run as root without capabilities, and may use only ports from {first} on ({UNPRIVILEGED_PORTS}); "
+                "nothing was changed",
+                remedy=f"On every controller: sysctl -w {UNPRIVILEGED_PORTS}={port}, also in a file in /etc/sysctl.d. "
+                f"All users of the machine may then listen on ports from {port} on.",
             )
 
 
 def _first_unprivileged(hosts: Hosts, host: Host) -> int:
-    """Also for IPv6, despite its name."""
-    return int(hosts.run(host, ["cat", _FILE]).stdout)
+    return int(hosts.run(host, ["cat", live_file(UNPRIVILEGED_PORTS)]).stdout)
