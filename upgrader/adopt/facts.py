@@ -14,7 +14,7 @@ from upgrader.adopt.variables import seen_words
 from upgrader.contract.flags import command_line, values
 from upgrader.errors import Blocked, UsageError
 from upgrader.model.cluster import Cluster, Host
-from upgrader.model.config_text import read_config
+from upgrader.model.config_text import read_config, read_first
 from upgrader.model.go_yaml import first_document
 from upgrader.model.kubeadm_config import certificates_folder
 from upgrader.model.version import KubernetesVersion
@@ -38,8 +38,8 @@ MANIFESTS = "/etc/kubernetes/manifests"
 ADOPTED = "/etc/kubernetes/upgrader/adopted"
 """Where adoption keeps the manifests that it moved out of the kubelet's folder."""
 
-_YAML = frozenset(["ClusterConfiguration", "config.conf", "kubeconfig.conf"])
-"""Keys of kubeadm's ConfigMaps."""
+_YAML = {"ClusterConfiguration": read_config, "config.conf": read_first, "kubeconfig.conf": read_first}
+"""Keys of kubeadm's ConfigMaps, and how they are read."""
 _CONFIG_MAPS = Kind("v1", "configmaps")
 _SERVICES = Kind("v1", "services")
 _CLUSTER_ROLES = Kind("rbac.authorization.k8s.io/v1", "clusterroles", namespaced=False)
@@ -189,9 +189,9 @@ def _config_map(kube: Kube, name: str, section: str = "") -> Mapping[str, str]:
     key = {"kubeadm-config": "ClusterConfiguration", "kube-proxy": "config.conf", "coredns": "Corefile"}[name]
     if key not in data:
         raise Blocked(f"ConfigMap {_SYSTEM}/{name} has no {key}; nothing was changed", remedy=_not_kubeadms(section))
-    for key in _YAML.intersection(data):
+    for key in _YAML.keys() & data.keys():
         try:
-            read_config(data[key])  # whoever writes ConfigMaps there may have put anything into it
+            _YAML[key](data[key])  # whoever writes ConfigMaps there may have put anything into it
         except ValueError as error:
             raise Blocked(
                 f"ConfigMap {_SYSTEM}/{name}: {key}: {error}; nothing was changed",

@@ -7,17 +7,17 @@ from typing import Any
 
 from upgrader.errors import Blocked
 from upgrader.model.cluster import Host
-from upgrader.model.config_text import read_config
+from upgrader.model.config_text import read_first
 
 __all__ = ["mapping_in", "servers_in"]
 
 
 def mapping_in(host: Host, path: str, content: bytes) -> Mapping[str, Any]:
-    """What is in a file; empty for an empty one. Raises Blocked where it can't be read."""
+    """What is in a file's first document; empty for an empty file. Raises Blocked where it can't be read."""
     if not content.strip():
         return {}
     try:
-        return read_config(content.decode(errors="replace"))
+        return read_first(content.decode(errors="replace"))
     except ValueError as error:
         raise _unreadable(host, path, str(error)) from error
 

@@ -12,11 +12,11 @@ from typing import Any
 
 import yaml
 
-from upgrader import fast_yaml
 from upgrader.adopt.facts import ControllerFacts
 from upgrader.adopt.volumes import innermost_mount, on_host
 from upgrader.contract.flags import is_true
 from upgrader.errors import Blocked
+from upgrader.model.go_yaml import first_document
 from upgrader.ports import Hosts
 
 __all__ = ["check_anonymous", "check_health_requests"]
@@ -73,10 +73,10 @@ def check_health_requests(hosts: Hosts, controllers: Iterable[ControllerFacts], 
 def _refused(content: bytes) -> tuple[str, ...]:
     """Of what HAProxy asks for; all of it if the file can't be understood. Without `anonymous`, the flag decides."""
     try:
-        anonymous = (fast_yaml.load(content) or {}).get("anonymous")
+        anonymous = (first_document(content) or {}).get("anonymous")
         if anonymous is None:
             return ()
         allowed = {each["path"] for each in anonymous.get("conditions") or ()} or {*_ASKED}
         return tuple(path for path in _ASKED if not anonymous.get("enabled") or path not in allowed)
-    except (yaml.YAMLError, UnicodeDecodeError, AttributeError, KeyError, TypeError):
+    except (yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError):
         return _ASKED

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from upgrader import fast_yaml
 from upgrader.errors import Blocked
+from upgrader.model.go_yaml import first_document
 
 __all__ = ["proxy_server"]
 
@@ -14,7 +14,7 @@ def proxy_server(kubeconfig: str) -> str:
     """Where kube-proxy reaches the API. Raises Blocked where the chart's kubeconfig would lack something."""
     if not kubeconfig:
         raise _other("has no kubeconfig.conf, so kube-proxy uses another file or the Service `kubernetes`")
-    clusters = (fast_yaml.load(kubeconfig) or {}).get("clusters") or []
+    clusters = (first_document(kubeconfig) or {}).get("clusters") or []
     if len(clusters) > 1:
         raise _other(f"has {len(clusters)} clusters in kubeconfig.conf; the chart's has one")
     cluster = clusters[0].get("cluster") or {} if clusters else {}

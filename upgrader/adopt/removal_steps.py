@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from upgrader import fast_yaml
 from upgrader.adopt.etcd_membership import MemberToRemove, change_members
 from upgrader.adopt.facts import COMPONENTS
 from upgrader.adopt.manifest_step import StaticPods
@@ -15,6 +14,7 @@ from upgrader.adopt.node_withdrawal import pods_on, withdraw
 from upgrader.adopt.release_step import FORGET
 from upgrader.errors import HostError, StepFailed
 from upgrader.model.cluster import Host
+from upgrader.model.go_yaml import first_document
 from upgrader.ports import Clock, Hosts, Kind, Kube
 from upgrader.steps.one_way import OneWay
 from upgrader.wait_and_retry import retry, wait_until
@@ -106,7 +106,7 @@ def local_server(kubeconfig: bytes | None, own: frozenset[str]) -> str:
 
 
 def _servers(kubeconfig: bytes | None) -> tuple[str, ...]:
-    entries = (fast_yaml.load(kubeconfig) or {}).get("clusters") or () if kubeconfig else ()
+    entries = (first_document(kubeconfig) or {}).get("clusters") or () if kubeconfig else ()
     return tuple(str(entry["cluster"].get("server", "")) for entry in entries)
 
 

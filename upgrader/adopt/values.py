@@ -11,12 +11,12 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from upgrader import fast_yaml
 from upgrader.adopt.addon_parts import addon_values
 from upgrader.adopt.facts import KubeadmFacts, StaticPod, flags_of
 from upgrader.adopt.proxy_kubeconfig import proxy_server
 from upgrader.adopt.variables import as_written, variables_of
 from upgrader.gates.manifest_workloads import pod_spec
+from upgrader.model.go_yaml import first_document
 
 __all__ = [
     "CA_FOR_ALL",
@@ -122,7 +122,7 @@ def _kube_proxy(facts: KubeadmFacts, version: str) -> Values:
     return {
         "image": image_values(container_image(daemonset), version),
         "server": proxy_server(facts.proxy_kubeconfig),
-        "config": fast_yaml.load(facts.proxy_config),
+        "config": first_document(facts.proxy_config),
         **addon_values(daemonset),
     }
 

@@ -21,7 +21,7 @@ from upgrader.config.kubeconfig import refuse_unsupported
 from upgrader.config.kubeconfig_context import find_context
 from upgrader.config.kubeconfig_entries import entry
 from upgrader.config.plain_file import read_plain
-from upgrader.config.yaml_document import read_mapping, shown
+from upgrader.config.yaml_document import read_first_mapping, shown
 from upgrader.errors import ConfigError
 from upgrader.model.settings import Settings
 
@@ -56,7 +56,7 @@ def read_used(settings: Settings, environ: Mapping[str, str], commands: Collecti
     """
     path, context = find_context(settings, environ)
     real = path.resolve()
-    document = read_mapping(real, links=False)
+    document = read_first_mapping(real, links=False)
     chosen = entry(document, "context", context)
     cluster = entry(document, "cluster", chosen.get("cluster"))
     user = entry(document, "user", chosen["user"]) if chosen.get("user") else {}

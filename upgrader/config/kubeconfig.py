@@ -16,7 +16,7 @@ from upgrader.config.credential_plugin import run_plugin
 from upgrader.config.kubeconfig_entries import entry
 from upgrader.config.plain_file import read_plain
 from upgrader.config.proxy import Proxy, proxy_for
-from upgrader.config.yaml_document import Document, read_mapping, shown
+from upgrader.config.yaml_document import Document, read_first_mapping, shown
 from upgrader.errors import ConfigError
 from upgrader.model.redaction.known_secrets import KNOWN, secrets_in
 
@@ -58,7 +58,7 @@ class KubeconfigContext:
 
 def read_kubeconfig(kubeconfig: Path, context: str = "") -> KubeconfigContext:
     """Read a context ("": the current one), and run its credential plugin. Raises ConfigError."""
-    document = read_mapping(kubeconfig)
+    document = read_first_mapping(kubeconfig)
     chosen = entry(document, "context", context or document.data.get("current-context"))
     cluster = _absolute(kubeconfig, entry(document, "cluster", chosen.get("cluster")))
     given = _absolute(kubeconfig, entry(document, "user", chosen["user"])) if chosen.get("user") else {}
@@ -178,7 +178,7 @@ def named_files(kubeconfig: Path, context: str = "") -> tuple[Path, ...]:
     what a file in another form says may be run. None where the kubeconfig can't be read.
     """
     try:
-        document = read_mapping(kubeconfig)
+        document = read_first_mapping(kubeconfig)
     except ConfigError:
         return ()
     chosen = _entry_or_nothing(document, "context", context or document.data.get("current-context"))

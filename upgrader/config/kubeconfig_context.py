@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from upgrader.config.yaml_document import Document, read_mapping, shown
+from upgrader.config.yaml_document import Document, read_first_mapping, shown
 from upgrader.errors import ConfigError, UsageError
 from upgrader.model.redaction.known_secrets import KNOWN, secrets_in
 from upgrader.model.settings import Settings
@@ -112,7 +112,7 @@ def _read(kubeconfig: Path) -> Document:
             remedy="Put the cluster's kubeconfig there, or name it: `cluster.kubeconfig` in upgrader.yaml, "
             f"--kubeconfig, or {_KUBECTL} with --context.",
         )
-    document = read_mapping(kubeconfig)
+    document = read_first_mapping(kubeconfig)
     KNOWN.learn(secrets_in(document.data))
     return document
 
@@ -150,7 +150,7 @@ def _right_context(document: Document, kubeconfig: Path, wanted: str) -> str:
 
 def server_addresses(kubeconfig: Path, context: str) -> tuple[str, ...]:
     """The host of a context's API server, and the addresses that this machine finds for it (none: behind a proxy)."""
-    data = read_mapping(kubeconfig).data
+    data = read_first_mapping(kubeconfig).data
     contexts = {entry.get("name"): entry.get("context") or {} for entry in data.get("contexts") or ()}
     chosen = contexts.get(context, {}).get("cluster")
     clusters = {entry.get("name"): entry.get("cluster") or {} for entry in data.get("clusters") or ()}

@@ -23,6 +23,7 @@ __all__ = [
     "all_in_one",
     "check_syntax",
     "read_any",
+    "read_first_mapping",
     "read_mapping",
     "read_values",
     "root_keys",
@@ -90,14 +91,19 @@ def read_mapping(path: Path, *, links: bool = True) -> Document:
     return _read_mapping(path, _Loader, links=links)
 
 
+def read_first_mapping(path: Path, *, links: bool = True) -> Document:
+    """As `read_mapping`, the first document of a file that may have more, as kubectl reads a kubeconfig."""
+    return _read_mapping(path, _Loader, links=links, only=False)
+
+
 def read_values(path: Path) -> Document:
     """As `read_mapping`, with each value as Helm reads it."""
     return _read_mapping(path, GoLoader)
 
 
-def _read_mapping(path: Path, kind: type[Any], *, links: bool = True) -> Document:
+def _read_mapping(path: Path, kind: type[Any], *, links: bool = True, only: bool = True) -> Document:
     with _loader(path, kind, links=links) as loader:
-        node = _only_node(loader)
+        node = _only_node(loader) if only else _next_node(loader)
         if node is None:
             return Document(path, {}, {})
         lines: dict[KeyPath, int] = {(): node.start_mark.line + 1}
@@ -161,7 +167,7 @@ def _loader(path: Path, kind: type[Any] = _Loader, *, links: bool = True) -> Ite
 
 def _only_node(loader: Any) -> yaml.Node | None:
     """The file's one document; a `---` at its end begins another that says nothing."""
-    first: yaml.Node | None = loader.get_node() if loader.check_node() else None
+    first = _next_node(loader)
     while loader.check_node():
         node = loader.get_node()
         if not (isinstance(node, yaml.ScalarNode) and node.value == ""):
@@ -169,6 +175,11 @@ def _only_node(loader: Any) -> yaml.Node | None:
                 "expected a single document", None, "but found another document", node.start_mark
             )
     return first
+
+
+def _next_node(loader: Any) -> yaml.Node | None:
+    node: yaml.Node | None = loader.get_node() if loader.check_node() else None
+    return node
 
 
 def _walk(path: Path, node: yaml.Node, where: KeyPath, lines: dict[KeyPath, int], above: frozenset[int]) -> None:

@@ -1,21 +1,40 @@
-"""Reads the YAML that kubeadm keeps in ConfigMaps, and describes errors in it without showing its content."""
+"""Reads the YAML of kubeadm's ConfigMaps and of Kubernetes' configuration files, and describes errors in it without
+showing its content.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import yaml
 
+from upgrader.model.go_yaml import first_document
 from upgrader.yaml_limits import check_limits
 
-__all__ = ["read_config"]
+__all__ = ["read_config", "read_first"]
 
 
 def read_config(text: str) -> dict[str, Any]:
-    """The text as a mapping. Raises ValueError."""
+    """The only document of the text, as a mapping. Raises ValueError."""
+    return _mapping(_only, text)
+
+
+def read_first(text: str) -> dict[str, Any]:
+    """The first document of the text, as Kubernetes' programs read a kubeconfig or their configuration. Raises
+    ValueError.
+    """
+    return _mapping(first_document, text)
+
+
+def _only(text: str) -> Any:
+    check_limits(text)
+    return yaml.safe_load(text)
+
+
+def _mapping(read_text: Callable[[str], Any], text: str) -> dict[str, Any]:
     try:
-        check_limits(text)
-        read = yaml.safe_load(text)
+        read = read_text(text)
     except yaml.MarkedYAMLError as error:
         raise ValueError(f"it is not valid YAML: {_where(error)}") from error
     except yaml.YAMLError as error:

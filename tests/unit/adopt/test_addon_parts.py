@@ -515,6 +515,23 @@ def test_a_config_map_that_would_take_all_memory_is_refused(key: str, text: str)
         read_facts(kube, FakeHosts(), (), (), {"coredns"})
 
 
+def test_only_the_first_document_of_kube_proxys_files_counts(helm: HelmAdapter) -> None:
+    """As for kube-proxy: what follows it, a `---` at the end, say, is ignored."""
+    kube = FakeKube()
+    kubeconfig = "clusters: [{cluster: {server: 'https://api:6443'}}]\n---\nclusters: []\n"
+    contents = {
+        "kubeadm-config": {"ClusterConfiguration": "kubernetesVersion: v1.36.3"},
+        "kube-proxy": {"config.conf": "mode: ipvs\n---\nmode: nftables\n", "kubeconfig.conf": kubeconfig},
+    }
+    for name, data in contents.items():
+        kube.put(_CONFIG_MAPS, {"metadata": {"name": name, "namespace": "kube-system"}, "data": data})
+    kube.put(Kind("apps/v1", "daemonsets"), PROXY)
+    found = read_facts(kube, FakeHosts(), facts().controllers[:0], (), {"coredns"})
+    known = replace(facts(), proxy_config=found.proxy_config, proxy_kubeconfig=found.proxy_kubeconfig)
+    values = derive_values(known, ("10.0.0.1",), {}, helm, charts_folder()).values["kubernetes"]["kubeProxy"]
+    assert values["config"] == {"mode": "ipvs"} and values["server"] == "https://api:6443"
+
+
 def test_resources_that_nobody_gave() -> None:
     """kubeadm's kube-proxy has none."""
     assert addon_values(PROXY) == {}

@@ -38,3 +38,10 @@ def test_what_a_kubeconfig_may_lack() -> None:
     ]
     assert list(servers_in(_HOST, _PATH, b"clusters: null")) == [] == list(servers_in(_HOST, _PATH, b"\n"))
     assert mapping_in(_HOST, _PATH, b"") == {} and mapping_in(_HOST, _PATH, b"a: 1") == {"a": 1}
+
+
+@pytest.mark.parametrize("more", [b"---\nclusters: [{cluster: {server: 'https://b'}}]\n", b"---\n- a\n", b"---\n"])
+def test_only_the_first_document_counts(more: bytes) -> None:
+    """As for the programs that read it: what follows may be another kubeconfig, or anything."""
+    content = b"---\nclusters: [{cluster: {server: 'https://a'}}]\n" + more
+    assert list(servers_in(_HOST, _PATH, content)) == ["https://a"]

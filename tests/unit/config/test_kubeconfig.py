@@ -13,6 +13,7 @@ import yaml
 
 from upgrader.config.credential_plugin import run_plugin
 from upgrader.config.kubeconfig import Login, read_kubeconfig
+from upgrader.config.kubeconfig_context import check_context
 from upgrader.errors import ConfigError
 from upgrader.model.redaction.known_secrets import KNOWN
 
@@ -78,6 +79,16 @@ def test_a_plugins_missing_ca_is_named(tmp_path: Path) -> None:
     user = plugin(tmp_path, answer(token="t"), provideClusterInfo=True)
     with pytest.raises(ConfigError, match=r"gone\.crt can't be read: No such file"):
         read_kubeconfig(kubeconfig(tmp_path, user, **{"certificate-authority": "gone.crt"}))
+
+
+def test_only_the_first_document_counts(tmp_path: Path) -> None:
+    """As for kubectl and Helm: what follows may be another cluster's, or anything."""
+    path = kubeconfig(tmp_path, {"token": "t"})
+    text = path.read_text()
+    for more in ("---\ncurrent-context: other\n", "---\n- a\n"):
+        path.write_text(f"---\n{text}{more}")
+        assert read_kubeconfig(path).server == "https://10.0.0.1:6443"
+        assert check_context(path, "") == "demo"
 
 
 @pytest.mark.parametrize("source", ["plugin", "file"])

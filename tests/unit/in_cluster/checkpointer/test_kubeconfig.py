@@ -28,6 +28,17 @@ def test_both_sides_are_verified(node: Node, inline: bool) -> None:
     assert len(server.connections) == 1
 
 
+def test_only_the_first_document_counts(node: Node) -> None:
+    """As for the kubelet, whose kubeconfig it is; without one, the API is unknown."""
+    server = node.serve()
+    path = node.kubeconfig(f"https://127.0.0.1:{server.port}")
+    path.write_text(f"{path.read_text()}---\nclusters: []\n")
+    assert load(path).port == server.port
+    path.write_text("")
+    with pytest.raises(ApiUnknown, match="can't be used"):
+        load(path)
+
+
 def test_an_unverified_server_is_unknown_not_away(node: Node, tmp_path: Path) -> None:
     """Another authority's certificate proves nothing, neither that the API answers nor that it is unreachable."""
     other = tmp_path / "other"

@@ -47,7 +47,7 @@ def stamp(files: tuple[Path, ...]) -> tuple[tuple[int, int], ...]:
 def load(path: Path) -> Endpoint:
     """The endpoint of the current context. Raises ApiUnknown when the file can't be used or asks for unverified TLS."""
     try:
-        config = yaml.safe_load(path.read_bytes())
+        config = next(yaml.safe_load_all(path.read_bytes()))  # as client-go: what follows the first document is ignored
         context = _named(config["contexts"], config["current-context"])["context"]
         cluster = _named(config["clusters"], context["cluster"])["cluster"]
         user = _named(config["users"], context["user"])["user"]
@@ -55,7 +55,7 @@ def load(path: Path) -> Endpoint:
             raise ApiUnknown(f"{path}: insecure-skip-tls-verify is set; the API server must be verified")
         url = urlsplit(cluster["server"])
         tls, files = _tls(cluster, user, path)
-    except (OSError, yaml.YAMLError, KeyError, TypeError, ValueError) as error:
+    except (OSError, yaml.YAMLError, KeyError, StopIteration, TypeError, ValueError) as error:
         raise ApiUnknown(f"{path} can't be used: {type(error).__name__}: {error}") from error
     if url.scheme != "https" or not url.hostname:
         raise ApiUnknown(f"{path}: server {cluster['server']} is not an https:// address")
