@@ -13,9 +13,10 @@ from upgrader.errors import Blocked
 _SECTIONS = {"kube-controller-manager": "controllerManager", "kube-scheduler": "scheduler"}
 
 
-def _check(component: str, name: str, url: str, values: dict[str, Any] | None = None) -> None:
-    """Of a static pod with this variable."""
-    pod = kubeadm_pod(component, container={"env": [{"name": name, "value": url}]})
+def _check(component: str, name: str, url: str, values: dict[str, Any] | None = None, **more: str) -> None:
+    """Of a static pod with these variables."""
+    env = [{"name": each, "value": value} for each, value in {name: url, **more}.items()]
+    pod = kubeadm_pod(component, container={"env": env})
     check_local_proxies(kubeadm_facts(pod).controllers, values or {})
 
 
@@ -41,8 +42,36 @@ def test_a_proxy_at_a_loopback_address_is_refused(component: str, name: str, url
         ("kube-scheduler", "HTTPS_PROXY", "http://proxy.example:3128"),
         ("kube-scheduler", "HTTPS_PROXY", ""),
         ("kube-scheduler", "NO_PROXY", "127.0.0.1,localhost"),
+        ("kube-scheduler", "HTTPS_PROXY", "http://[::1:3128"),
+        ("kube-scheduler", "HTTPS_PROXY", "http://[127.0.0.1]x:3128"),
     ],
 )
 def test_what_pods_can_use(component: str, name: str, url: str) -> None:
-    """The chart's kube-apiserver shares the controller's network; a list of what needs no proxy names no proxy."""
+    """The chart's kube-apiserver shares the controller's network; a list of what needs no proxy names no proxy, and
+    Go's programs pass over a URL that can't be read.
+    """
     _check(component, name, url)
+
+
+@pytest.mark.parametrize(
+    ("more", "values", "used"),
+    [
+        ({"NO_PROXY": "10.0.0.0/8, *"}, {}, False),
+        ({"no_proxy": "*"}, {}, False),
+        ({"NO_PROXY": "10.0.0.0/8", "no_proxy": "*"}, {}, True),
+        ({"NO_PROXY": "127.0.0.0/8,.svc,10.0.0.1:6443"}, {}, True),
+        ({}, {"NO_PROXY": "*"}, False),
+        ({"NO_PROXY": "*"}, {"NO_PROXY": ".svc"}, True),
+        ({"HTTPS_PROXY": "http://proxy.example:3128"}, {}, False),
+        ({}, {"HTTPS_PROXY": "http://proxy.example:3128"}, False),
+        ({"HTTPS_PROXY": "http://proxy.example:3128"}, {"HTTPS_PROXY": ""}, True),
+    ],
+)
+def test_a_proxy_that_is_used(more: dict[str, str], values: dict[str, str], used: bool) -> None:
+    """As Go's programs choose it, in the chart's pod: what is written in capitals goes first, and `*` needs none."""
+    chosen = {"scheduler": {"extraEnv": values}}
+    if used:
+        with pytest.raises(Blocked, match="has the variable https_proxy"):
+            _check("kube-scheduler", "https_proxy", "http://127.0.0.1:3128", chosen, **more)
+    else:
+        _check("kube-scheduler", "https_proxy", "http://127.0.0.1:3128", chosen, **more)
