@@ -44,6 +44,7 @@ from upgrader.steps.rehearsal.rehearsal import Rehearsal
 from upgrader.steps.rehearsal.rehearsal_host import RehearsalHost
 from upgrader.steps.rehearsal.result import Result
 from upgrader.steps.rehearsal.servers import CHANGED_FLAGS, Server
+from upgrader.steps.rehearsal.unit import UNIT_SECONDS
 
 __all__ = ["RehearsedData", "program_images", "storing"]
 
@@ -186,7 +187,7 @@ class RehearsedData:
 
     def _run(self, inside: Sequence[str], _: Host, command: Sequence[str], stdin: bytes) -> CommandResult:
         words = [*inside, sys.executable, *command[command.index("-I") :]]
-        seconds = stretched(600)
+        seconds = stretched(UNIT_SECONDS)
         done = subprocess.run(
             words, input=stdin, capture_output=True, timeout=seconds, check=False, env=self._environment
         )

@@ -19,17 +19,20 @@ __all__ = [
     "SECRET",
     "SECRETS",
     "SERVICES",
+    "STATEFUL_SETS",
     "crd",
     "create_when_served",
     "helm_record",
     "item",
     "key",
+    "stateful_set_with_max_unavailable",
     "usual_objects",
 ]
 
 SECRET = "hunter2-is-not-for-others"
 """What some of them have, and no result may have."""
 SERVICES, CONFIG_MAPS, SECRETS = Kind("v1", "services"), Kind("v1", "configmaps"), Kind("v1", "secrets")
+STATEFUL_SETS = Kind("apps/v1", "statefulsets")
 CRDS = Kind("apiextensions.k8s.io/v1", "customresourcedefinitions", namespaced=False)
 
 
@@ -70,6 +73,15 @@ def helm_record(release: str, *documents: dict[str, Any]) -> dict[str, Any]:
     return {**made, "data": {"release": base64.b64encode(packed).decode()}}
 
 
+def stateful_set_with_max_unavailable() -> dict[str, Any]:
+    """It sets a field that has a feature gate, MaxUnavailableStatefulSet."""
+    labels = {"app": "parallel"}
+    pod = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "web", "image": "example.com/web:1"}]}}
+    spec = {"serviceName": "parallel", "selector": {"matchLabels": labels}, "template": pod}
+    spec["updateStrategy"] = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 2}}
+    return item("apps/v1", "StatefulSet", "parallel", spec=spec)
+
+
 def usual_objects(kube: KubeAdapter) -> None:
     """Of many kinds, as clusters have them."""
     labels = {"app": "web"}
@@ -88,7 +100,7 @@ def usual_objects(kube: KubeAdapter) -> None:
         (Kind("v1", "pods"), item("v1", "Pod", "web", **pod | {"metadata": {"name": "web", "labels": labels}})),
         (Kind("apps/v1", "deployments"), item("apps/v1", "Deployment", "web", spec=of_pods)),
         (Kind("apps/v1", "daemonsets"), item("apps/v1", "DaemonSet", "web", spec=of_pods)),
-        (Kind("apps/v1", "statefulsets"), item("apps/v1", "StatefulSet", "web", spec={"serviceName": "web"} | of_pods)),
+        (STATEFUL_SETS, item("apps/v1", "StatefulSet", "web", spec={"serviceName": "web"} | of_pods)),
         (Kind("batch/v1", "jobs"), item("batch/v1", "Job", "once", spec={"template": job})),
         (
             Kind("batch/v1", "cronjobs"),

@@ -126,6 +126,12 @@ CASES: Mapping[str, Case] = {
         (("rehearsal.changed", "statefulsets.apps"),),
         lambda site: (site.server(TARGET), site.server(TARGET, "--feature-gates=MaxUnavailableStatefulSet=false")),
     ),
+    "field dropped when written": Case(
+        "the same, where a StatefulSet was stored with it: only what is created lacks it",
+        "max unavailable",
+        (("rehearsal.dropped", "statefulsets.apps"),),
+        lambda site: (site.server(TARGET), site.server(TARGET, "--feature-gates=MaxUnavailableStatefulSet=false")),
+    ),
     "lost key": Case(
         "an encryption configuration without the key that Secrets are encrypted with",
         "encrypted",
@@ -191,7 +197,7 @@ CASES: Mapping[str, Case] = {
 """Those with a mistake, then those without any."""
 
 MEASURED: Mapping[str, Case] = {
-    f"{count:,} objects": Case("half of them pods, ten to a ReplicaSet, half ConfigMaps", f"{count:,} objects")
+    f"{count:,} objects": Case("ten pods of each ReplicaSet, for each two ConfigMaps", f"{count:,} objects")
     for count in SCALES
 }
 """Without a mistake, and large: only `--only` runs them."""

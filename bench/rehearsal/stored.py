@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,12 @@ from testkit.rehearsed_objects import (
     SECRET,
     SECRETS,
     SERVICES,
+    STATEFUL_SETS,
     crd,
     create_when_served,
     item,
     key,
+    stateful_set_with_max_unavailable,
     usual_objects,
 )
 from upgrader.adapters.kube import KubeAdapter
@@ -66,6 +69,12 @@ def _old_address(kube: KubeAdapter) -> None:
     usual_objects(kube)
     ports = {"ports": [{"port": 80}], "externalIPs": ["010.20.30.40"]}
     kube.create(SERVICES, item("v1", "Service", "old-address", spec=ports), "default")
+
+
+def _max_unavailable(kube: KubeAdapter) -> None:
+    """With a field that has a feature gate."""
+    usual_objects(kube)
+    kube.create(STATEFUL_SETS, stateful_set_with_max_unavailable(), "default")
 
 
 def _secret(kube: KubeAdapter) -> None:
@@ -139,26 +148,34 @@ def _policies(kube: KubeAdapter) -> None:
 
 
 def _many(count: int) -> Callable[[KubeAdapter], None]:
-    """Half of them pods, in groups of ten that one ReplicaSet owns; the others are ConfigMaps of a kilobyte."""
+    """Twelve for each ReplicaSet: ten pods that it owns, and two ConfigMaps of a kilobyte."""
+    containers = [{"name": "web", "image": "example.com/web:1", "env": [{"name": "A", "value": "b" * 100}]}]
 
     def make(kube: KubeAdapter) -> None:
-        containers = [{"name": "web", "image": "example.com/web:1", "env": [{"name": "A", "value": "b" * 100}]}]
-        for number in range(count // 2):
+        def group(number: int) -> None:
             owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "controller": True}
-            owner |= {"name": f"web-{number // 10}", "uid": f"00000000-0000-0000-0000-{number // 10:012}"}
-            pod = item("v1", "Pod", f"web-{number}", spec={"containers": containers})
-            pod["metadata"]["ownerReferences"] = [owner]
-            kube.create(_PODS, pod, "default")
-            kube.create(CONFIG_MAPS, item("v1", "ConfigMap", f"web-{number}", data={"a": "b" * 1000}), "default")
+            owner |= {"name": f"web-{number}", "uid": f"00000000-0000-0000-0000-{number:012}"}
+            for each in range(10):
+                pod = item("v1", "Pod", f"web-{number}-{each}", spec={"containers": containers})
+                pod["metadata"]["ownerReferences"] = [owner]
+                kube.create(_PODS, pod, "default")
+            for each in range(2):
+                made = item("v1", "ConfigMap", f"web-{number}-{each}", data={"a": "b" * 1000})
+                kube.create(CONFIG_MAPS, made, "default")
+
+        with ThreadPoolExecutor(4) as pool:
+            for _ in pool.map(group, range(count // 12)):
+                pass
 
     return make
 
 
-SCALES = (2_000, 10_000, 120_000)
+SCALES = (12_000, 120_000)
 """Numbers of objects whose rehearsals are measured."""
 
 STORED: Mapping[str, Stored] = {
     "usual": Stored(usual_objects),
+    "max unavailable": Stored(_max_unavailable, version=TARGET),
     "empty": Stored(_nothing),
     "removed API": Stored(
         _pod_group, ("--feature-gates=GenericWorkload=true", "--runtime-config=scheduling.k8s.io/v1alpha2=true")

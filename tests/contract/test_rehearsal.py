@@ -18,11 +18,13 @@ from testkit.rehearsed_objects import (
     SECRET,
     SECRETS,
     SERVICES,
+    STATEFUL_SETS,
     crd,
     create_when_served,
     helm_record,
     item,
     key,
+    stateful_set_with_max_unavailable,
     usual_objects,
 )
 from testkit.waiting import stretched
@@ -215,6 +217,17 @@ def test_a_value_that_the_target_does_not_read_is_a_warning(ordinary: RehearsedD
     without = site.server(TARGET, "--feature-gates=MaxUnavailableStatefulSet=false")
     found = found_in(site.rehearse(site.server(TARGET), without))
     assert found["rehearsal.changed", "statefulsets.apps"].reason == DEFAULT, found
+
+
+def test_a_field_that_the_target_drops_when_it_writes_is_named(tmp_path: Path, images: Path) -> None:
+    """Its feature gate is off there. What is stored is read, and updated, with it; what is created lacks it."""
+    with storing(tmp_path, images, TARGET) as (site, kube):
+        kube.create(STATEFUL_SETS, stateful_set_with_max_unavailable(), "default")
+    without = site.server(TARGET, "--feature-gates=MaxUnavailableStatefulSet=false")
+    found = found_in(site.rehearse(site.server(TARGET), without))
+    assert found.keys() == {("rehearsal.dropped", "statefulsets.apps")}, found
+    assert found["rehearsal.dropped", "statefulsets.apps"].reason == DEFAULT
+    assert not found_in(site.rehearse(site.server(TARGET), site.server(TARGET)))
 
 
 def test_nothing_else_is_found(seeded: Found) -> None:

@@ -284,6 +284,7 @@ WORST_SEVERITY: Mapping[str, Severity] = {
     "rehearsal.conversion": "unknown",
     "rehearsal.create": "error",
     "rehearsal.damaged": "error",
+    "rehearsal.dropped": "warning",
     "rehearsal.gone": "error",
     "rehearsal.kms": "unknown",
     "rehearsal.manifest": "error",

@@ -37,6 +37,7 @@ PROVEN: dict[str, tuple[str, ...]] = {
         "protectors.never-allow",
         "protectors.not-counted",
     ),
+    "contract/test_rehearsal.py::test_a_field_that_the_target_drops_when_it_writes_is_named": ("rehearsal.dropped",),
     "contract/test_rehearsal.py::test_a_manifest_that_helm_could_not_apply_any_more_is_named": ("rehearsal.manifest",),
     "contract/test_rehearsal.py::test_a_rule_that_the_target_does_not_compile_is_named": ("rehearsal.create",),
     "contract/test_rehearsal.py::test_a_target_that_does_not_start_is_a_finding": ("rehearsal.start",),

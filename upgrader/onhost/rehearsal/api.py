@@ -22,6 +22,8 @@ _ESCAPED = re.compile("[<>&\u2028\u2029]")
 """What Go's encoder escapes; outside of strings, JSON has none of them."""
 
 
+ACCEPTED = (200, 201)
+"""The status of a write that was accepted."""
 _JSON = "application/json"
 _ITEMS = '"items":['
 _SCAN = json.JSONDecoder().raw_decode
@@ -125,9 +127,11 @@ class Api:
         return status, _answer(text)
 
     def write(self, method: str, path: str, body: bytes, form: str = _JSON) -> tuple[int, dict[str, Any]]:
-        """Status and answer, which is not read where the server has accepted the `body`; `form`: its media type."""
+        """Status and answer; {} where the server has accepted the `body` and returned just that. `form`: its media
+        type.
+        """
         status, text = self._exchange(method, path, body, form)
-        return status, {} if status in (200, 201) else _answer(text)
+        return status, {} if status in ACCEPTED and text.rstrip() == body else _answer(text)
 
     def _exchange(self, method: str, path: str, sent: bytes | None, form: str = _JSON) -> tuple[int, bytes]:
         headers = {"Authorization": self._authorization, "Content-Type": form}

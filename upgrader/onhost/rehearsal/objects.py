@@ -99,6 +99,14 @@ def differences(before: Any, after: Any) -> Differences:
     return found
 
 
+def not_written(sent: dict[str, Any], returned: dict[str, Any]) -> frozenset[tuple[str, ...]]:
+    """What a server has dropped or changed, of an object that it has accepted, without what is the server's to set:
+    paths as in `Differences`.
+    """
+    lost = differences(sent, returned).lost
+    return frozenset(path for path in lost if path[0] != "metadata" or path[1] not in _OWN)
+
+
 def _differ(before: Any, after: Any, path: tuple[str, ...], found: Differences) -> None:
     if path == ("metadata", "managedFields"):
         return

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, NamedTuple
 
-from upgrader.onhost.rehearsal.api import Api, Listed, Resource, as_go_has_it
+from upgrader.onhost.rehearsal.api import ACCEPTED, Api, Listed, Resource, as_go_has_it
 from upgrader.onhost.rehearsal.fields import FieldNames
-from upgrader.onhost.rehearsal.objects import differences, key_of, like
+from upgrader.onhost.rehearsal.objects import differences, key_of, like, not_written
 from upgrader.onhost.rehearsal.words import reason
 
 __all__ = ["Outcome", "Pair", "Requests"]
@@ -39,6 +39,15 @@ class Pair(NamedTuple):
     write: bool
 
 
+class _Tried(NamedTuple):
+    """What became of a dry run."""
+
+    refused: str | None = None
+    """Why it was refused; None: it was accepted."""
+    lost: frozenset[tuple[str, ...]] = frozenset()
+    """What was accepted, and not written as it was sent: paths of keys, without the numbers of items."""
+
+
 class Requests:
     """`revision`: that of the copies before a server had written anything at its start, such as roles."""
 
@@ -65,82 +74,90 @@ class Requests:
             after = Listed.of(other)
         found = [Outcome("read")]
         if old.version == new.version and self.stored(before) and self.stored(after):
-            found += self._read_differently(old, new, before, after)
+            found += self._read_differently(pair, before, after)
         if write and "update" in old.verbs and "update" in new.verbs:
-            found.append(self._tried("update", pair, before, after))
+            found += self._of_object("update", pair, before, after)
         create = create and old.name not in _ALSO_OTHERS
         if write and create and "create" in old.verbs and "create" in new.verbs:
-            found.append(self._tried("create", pair, before, after))
+            # What both requests show is one difference.
+            found += [each for each in self._of_object("create", pair, before, after) if each not in found]
         return found
 
     def stored(self, listed: Listed) -> bool:
         """Whether the copy had it like this from the beginning."""
         return int(listed.item["metadata"].get("resourceVersion") or 0) <= self._revision
 
-    def _read_differently(self, old: Resource, new: Resource, before: Listed, after: Listed) -> list[Outcome]:
+    def _read_differently(self, pair: Pair, before: Listed, after: Listed) -> list[Outcome]:
         if before.body == after.body:
             return []
         found, read = [], differences(before.item, after.item)
         for what, paths in (("changed", read.lost), ("added", read.added)):
             if paths:
-                names = self._old_names.of(old), self._new_names.of(new)
-                # A field may be declared by one version alone.
-                places = {max((each.place(path) for each in names), key=len) for path in paths}
-                found.append(Outcome("", what, ", ".join(sorted(places))))
+                found.append(Outcome("", what, self._places(pair, paths)))
         return found
+
+    def _places(self, pair: Pair, paths: Iterable[tuple[str, ...]]) -> str:
+        names = self._old_names.of(pair.old), self._new_names.of(pair.new)
+        # A field may be declared by one version alone.
+        return ", ".join(sorted({max((each.place(path) for each in names), key=len) for path in paths}))
 
     def manifest(self, pair: Pair, text: bytes, namespace: str, name: str) -> list[Outcome]:
         """Of a document of a release's manifest, in YAML: applied as Helm 4 does it, and created; `name` "": the server
         gives it one.
         """
 
-        def refused(request: str, api: Api, resource: Resource, names: FieldNames) -> str | None:
+        def tried(request: str, api: Api, resource: Resource, names: FieldNames) -> _Tried:
             if request == "update":
                 path = f"{resource.path(namespace, name)}?{_DRY_RUN}&fieldManager=helm&force=true"
                 status, answer = api.write("PATCH", path, text, _APPLY)
             else:
                 status, answer = api.write("POST", f"{resource.path(namespace)}?{_DRY_RUN}", text, _YAML)
             # Only what is valid, and admitted, is compared with what is stored.
-            if status in (200, 201) or answer.get("reason") == "AlreadyExists":
-                return None
+            if status in ACCEPTED or answer.get("reason") == "AlreadyExists":
+                return _Tried()
             # All of the text's words are the object's own.
-            return reason(answer, {"manifest": text.decode("utf-8", "replace")}, names.of(resource))
+            return _Tried(reason(answer, {"manifest": text.decode("utf-8", "replace")}, names.of(resource)))
 
         requests = (("update", "patch"), ("create", "create")) if name else (("create", "create"),)
         return [
-            self._compared(partial(refused, request), pair, request, "manifest")
+            outcome
             for request, verb in requests
             if verb in pair.old.verbs and verb in pair.new.verbs
+            for outcome in self._compared(partial(tried, request), pair, request, "manifest")
         ]
 
-    def _tried(self, request: str, pair: Pair, before: Listed, after: Listed) -> Outcome:
-        def refused(api: Api, resource: Resource, names: FieldNames) -> str | None:
-            return self._refused(request, api, resource, after if api is self._target else before, names)
-
-        return self._compared(refused, pair, request, request)
-
     def _compared(
-        self, refused: Callable[[Api, Resource, FieldNames], str | None], pair: Pair, request: str, what: str
-    ) -> Outcome:
-        """The target is asked first: what it accepts is no finding, whatever the current version does with it.
-        `refused`: why one refuses a dry run, or None.
+        self, tried: Callable[[Api, Resource, FieldNames], _Tried], pair: Pair, request: str, what: str
+    ) -> list[Outcome]:
+        """The target is asked first: what it accepts and writes as it is, is no finding, whatever the current version
+        does with it.
         """
-        why = refused(self._target, pair.new, self._new_names)
-        if why is None:
-            return Outcome(request)
-        today = refused(self._current, pair.old, self._old_names)
-        return Outcome(request, what, why) if today is None else Outcome(request, "unproven", today)
+        new = tried(self._target, pair.new, self._new_names)
+        if new == _Tried():
+            return [Outcome(request)]
+        old = tried(self._current, pair.old, self._old_names)
+        if new.refused is not None:
+            return [Outcome(request, *((what, new.refused) if old.refused is None else ("unproven", old.refused)))]
+        lost = new.lost - old.lost if old.refused is None else frozenset()
+        return [Outcome(request), *([Outcome("", "dropped", self._places(pair, lost))] if lost else ())]
 
-    def _refused(self, request: str, api: Api, resource: Resource, listed: Listed, names: FieldNames) -> str | None:
-        """The reason, or None where a dry run of the request passes."""
+    def _of_object(self, request: str, pair: Pair, before: Listed, after: Listed) -> list[Outcome]:
+        def tried(api: Api, resource: Resource, names: FieldNames) -> _Tried:
+            return self._dry_run(request, api, resource, after if api is self._target else before, names)
+
+        return self._compared(tried, pair, request, request)
+
+    def _dry_run(self, request: str, api: Api, resource: Resource, listed: Listed, names: FieldNames) -> _Tried:
         item, (namespace, name) = listed.item, key_of(listed.item)
+        sent = item = like(item) if request == "create" else item
         if request == "create":
-            item = like(item)
             status, answer = api.write("POST", f"{resource.path(namespace)}?{_DRY_RUN}", as_go_has_it(item))
         else:
             path = resource.path(namespace, name)
             status, answer = api.write("PUT", f"{path}?{_DRY_RUN}", listed.body)
             if status == _CONFLICT:  # a server's own object, such as its lease
-                status, newer = api.ask("GET", path)
-                status, answer = api.write("PUT", f"{path}?{_DRY_RUN}", as_go_has_it(newer))
-        return None if status in (200, 201) else reason(answer, item, names.of(resource))
+                status, sent = api.ask("GET", path)
+                status, answer = api.write("PUT", f"{path}?{_DRY_RUN}", as_go_has_it(sent))
+        if status in ACCEPTED:
+            return _Tried(lost=not_written(sent, answer) if answer else frozenset())
+        return _Tried(reason(answer, item, names.of(resource)))

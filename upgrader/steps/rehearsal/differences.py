@@ -113,6 +113,14 @@ def _added(found: Difference) -> Finding:
     return Finding("rehearsal.added", "info", title, f"{found.objects}. Fields: {found.reason}", remedy)
 
 
+def _dropped(found: Difference) -> Finding:
+    title = f"the target accepts fields of {found.resource}, but drops or changes them when it writes"
+    remedy = (
+        "Enable these fields' feature gate in the target, or stop using them: new objects would silently lack them."
+    )
+    return Finding("rehearsal.dropped", "warning", title, f"{found.objects}. Fields: {found.reason}", remedy)
+
+
 def _client(found: Difference) -> Finding:
     api_version, resource, verb = found.resource.split(" ")
     title = f"clients send {verb} for {resource} of {api_version}, which the target does not serve"
@@ -166,6 +174,7 @@ _FINDINGS: Mapping[str, Callable[[Difference], Finding]] = {
     "manifest-unread": _manifest_unread,
     "changed": _changed,
     "added": _added,
+    "dropped": _dropped,
     "no-update": _unproven,
     "no-create": _unproven,
     CLIENT: _client,

@@ -36,6 +36,8 @@ class FakeApi:
     def __init__(self, objects: tuple[dict[str, Any], ...] = (), status: int = 200) -> None:
         self.objects = objects
         self.refused: dict[tuple[str, str], dict[str, Any]] = {}
+        self.drops: dict[str, tuple[str, ...]] = {}
+        """Method → fields of `spec` that it accepts and doesn't write."""
         self.served = DEPLOYMENTS
         self.versions: tuple[Resource, ...] = ()
         """In which it is served, too."""
@@ -46,7 +48,13 @@ class FakeApi:
     def write(self, method: str, path: str, body: bytes, form: str = "application/json") -> tuple[int, dict[str, Any]]:
         """As `Api.write`. Of YAML, only the name is read."""
         if form == "application/json":
-            return self.ask(method, path, json.loads(body))
+            status, answer = self.ask(method, path, json.loads(body))
+            kept = {
+                field: each
+                for field, each in (answer.get("spec") or {}).items()
+                if field not in self.drops.get(method, ())
+            }
+            return status, {**answer, "spec": kept} if "spec" in answer else answer
         found = re.search(r"\bname: (\S+)", body.decode())
         return self.ask(method, path, {"metadata": {"name": found[1] if found else ""}})
 

@@ -120,13 +120,22 @@ def test_what_both_servers_list_alike_is_read_once(connections: Connections, mon
     assert [each.item["spec"]["n"] for each in changed.found] == [1e21, 2]
 
 
-def test_an_accepted_object_is_not_read_again(connections: Connections) -> None:
-    """The answer to a write is the whole object; only a refusal says anything. All is sent on one connection."""
-    connections.answers = [(200, "not JSON"), (201, "{}"), (422, '{"reason":"Invalid"}'), (500, "a text")]
+def test_an_object_that_is_accepted_as_it_is_is_not_read_again(
+    connections: Connections, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer to a write is the whole object: only a refusal, or what differs, says anything. All is sent on one
+    connection.
+    """
+    read = list[bytes]()
+    parse = json.loads
+    monkeypatch.setattr(api.json, "loads", lambda text: read.append(text) or parse(text))
+    sent = b'{"a":1}'
+    connections.answers = [(200, '{"a":1}\n'), (201, '{"a":2}\n'), (422, '{"reason":"Invalid"}'), (500, "a text")]
     asked = server()
-    answers = [asked.write("PUT", "/x", b"{}") for _ in range(4)]
-    assert answers == [(200, {}), (201, {}), (422, {"reason": "Invalid"}), (500, {"message": "a text"})]
-    assert connections.opened == 1 and connections.sent[0] == ("PUT", "/x", b"{}")
+    answers = [asked.write("PUT", "/x", sent) for _ in range(4)]
+    assert answers == [(200, {}), (201, {"a": 2}), (422, {"reason": "Invalid"}), (500, {"message": "a text"})]
+    assert len(read) == 3, "not the first"
+    assert connections.opened == 1 and connections.sent[0] == ("PUT", "/x", sent)
 
 
 def test_a_connection_that_is_lost_is_opened_again_once(connections: Connections) -> None:

@@ -184,6 +184,28 @@ def test_added_fields_are_told_from_changed_ones() -> None:
     }
 
 
+@pytest.mark.parametrize("methods", [("POST",), ("PUT",), ("POST", "PUT")])
+def test_a_field_that_only_the_target_drops_when_it_writes_is_told(methods: tuple[str, ...]) -> None:
+    """It accepts the object and reads what is stored as before, so that neither shows it. An object is told once."""
+    current, target = servers(deployment("one", replicas=1, template={}), deployment("two", replicas=1))
+    target.drops = dict.fromkeys(methods, ("template",))
+    found, counts = compared(current, target)
+    assert found == {("dropped", "deployments.apps"): ("spec.template", 1, ["default/one"])}
+    assert (counts["updated"], counts["created"]) == (2, 2)
+
+
+def test_a_field_that_both_versions_drop_is_no_finding() -> None:
+    """A server sets some by itself. What the running version refuses isn't compared, and custom fields aren't named."""
+    current, target = servers(deployment("one", replicas=1, template={}))
+    current.drops, target.drops = {"POST": ("template", "replicas")}, {"POST": ("template",)}
+    assert compared(current, target)[0] == {}
+    current.drops, current.refused = {}, {("POST", "r-one"): INVALID}
+    assert compared(current, target)[0] == {}
+    current, target = servers(deployment("one", hunter2=1))
+    target.drops = {"POST": ("hunter2",)}
+    assert compared(current, target)[0] == {("dropped", "deployments.apps"): ("spec[…]", 1, ["default/one"])}
+
+
 def test_an_object_that_only_the_target_can_not_read() -> None:
     """It isn't in the target's list, and not there by its name either."""
     current, target = FakeApi((deployment("one"),)), FakeApi()

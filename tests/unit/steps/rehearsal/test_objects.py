@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from upgrader.onhost.rehearsal.objects import differences, like, owner
+from upgrader.onhost.rehearsal.objects import differences, like, not_written, owner
 
 
 def test_another_object_is_like_it() -> None:
@@ -88,3 +88,14 @@ def test_a_value_that_is_lost_or_changed_is_told_from_one_that_is_added(
     found = differences(before, after)
     assert [".".join(path) for path in found.lost] == ([lost] if lost else [])
     assert [".".join(path) for path in found.added] == ([added] if added else [])
+
+
+def test_what_a_server_sets_by_itself_is_not_a_loss() -> None:
+    """It counts what a write changes; labels are the object's own."""
+    sent = {
+        "metadata": {"name": "web", "generation": 1, "resourceVersion": "5", "labels": {"a": "b"}},
+        "spec": {"c": 1},
+    }
+    returned = {"metadata": {"name": "web", "generation": 2, "resourceVersion": "6", "uid": "1"}, "spec": {"d": 1}}
+    assert not_written(sent, returned) == {("metadata", "labels"), ("spec", "c")}
+    assert not_written(sent, {**sent, "status": {"phase": "x"}}) == frozenset()

@@ -134,6 +134,7 @@ def test_without_etcds_data_no_rehearsal_is_possible(monkeypatch: pytest.MonkeyP
         ("rehearsal.manifest-unread", "unknown"),
         ("rehearsal.changed", "warning"),
         ("rehearsal.added", "info"),
+        ("rehearsal.dropped", "warning"),
         ("rehearsal.conversion", "unknown"),
         ("rehearsal.kms", "unknown"),
         ("rehearsal.unlisted", "unknown"),
@@ -146,9 +147,20 @@ def test_each_difference_is_a_finding(id_: str, severity: str) -> None:
     (found,) = findings_of([Difference(what, "webs.x.com", "the reason", 2, ("default/one",))])
     assert (found.id, found.severity) == (id_, severity)
     assert found.remedy
-    if what in ("gone", "version", "unreadable", "update", "create", "changed", "added", "conversion", "manifest"):
+    if what in (
+        "gone",
+        "version",
+        "unreadable",
+        "update",
+        "create",
+        "changed",
+        "added",
+        "dropped",
+        "conversion",
+        "manifest",
+    ):
         assert "2 of webs.x.com: default/one, …" in found.diagnosis
-    if what in ("start", "unreadable", "update", "create", "changed", "added", "unlisted", "manifest"):
+    if what in ("start", "unreadable", "update", "create", "changed", "added", "dropped", "unlisted", "manifest"):
         assert "the reason" in found.diagnosis
 
 
