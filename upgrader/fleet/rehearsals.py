@@ -17,7 +17,7 @@ from upgrader.config.yaml_document import shown
 from upgrader.fleet.clusters import Answer
 from upgrader.model.rehearsal_record import KnownRehearsal, RehearsalRecord
 from upgrader.model.version import KubernetesVersion
-from upgrader.preflight.rehearsals import rehearsal_findings
+from upgrader.preflight.rehearsal_record import rehearsal_findings
 
 __all__ = ["unrehearsed"]
 

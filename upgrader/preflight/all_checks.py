@@ -50,7 +50,7 @@ from upgrader.preflight.playbooks import check_plays
 from upgrader.preflight.pod_addresses import check_pod_addresses
 from upgrader.preflight.pod_checkpointer import check_checkpointer
 from upgrader.preflight.protectors import check_protectors
-from upgrader.preflight.rehearsals import check_rehearsal
+from upgrader.preflight.rehearsal_record import check_rehearsal
 from upgrader.preflight.releases import check_releases
 from upgrader.preflight.removed_apis import check_removed_apis
 from upgrader.preflight.renewed_certificates import check_renewed

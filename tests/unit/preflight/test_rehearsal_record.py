@@ -12,7 +12,7 @@ from tests.unit.preflight.conftest import World
 from upgrader.model.finding import Finding
 from upgrader.model.rehearsal_record import KnownRehearsal
 from upgrader.model.settings import RehearsalMode, RehearsalSettings
-from upgrader.preflight.rehearsals import check_rehearsal
+from upgrader.preflight.rehearsal_record import check_rehearsal
 
 GONE = Finding("rehearsal.gone", "error", "webs are stored, and the target does not serve them")
 ADDED = Finding("rehearsal.added", "info", "the target adds fields to webs")
