@@ -68,6 +68,8 @@ class GateRun:
     policy: GatePolicy
     again: Callable[[], Gate] | None = None
     """Makes the gate for each wait, where it remembers earlier checks."""
+    asks_nothing: bool = False
+    """Whether its check takes no time: it reads what this process knows already."""
 
 
 @dataclass(frozen=True)

@@ -48,12 +48,13 @@ class AvailabilityGate:
             return holds(counted)
         failures = [str(failure) for failure in seen.failures if failure.phase == self.step]
         allowed = f"allowed: {self.limits.max_failed}, and {self.limits.max_gap_seconds:g} s"
-        return broken(
+        breach = broken(
             f"the API's availability is outside its limits: {counted} ({allowed})",
             *failures[:_SHOWN],
             remedy="Find out what the failures have in common. If they are acceptable, raise `availability.maxFailed` "
             "or `availability.maxGap` of the step in upgrader.yaml.",
         )
+        return replace(breach, certain=True)
 
 
 def with_availability_gates(
@@ -76,7 +77,8 @@ def _gated(item: PipelineStep, counts: Callable[[], Availability | None], limits
 
 
 def _asked_like(others: tuple[GateRun, ...], gate: AvailabilityGate) -> GateRun:
-    return replace(others[0], gate=gate) if others else GateRun(gate, GatePolicy())
+    like = replace(others[0], gate=gate) if others else GateRun(gate, GatePolicy())
+    return replace(like, asks_nothing=True)
 
 
 def _check(gate: AvailabilityGate) -> None:

@@ -53,6 +53,30 @@ def test_gate_that_stops_holding_while_another_is_waited_for_counts_anew(bench: 
     assert passed == ["flapping", "slow", "flapping"]
 
 
+def test_gate_that_asks_nothing_is_not_kept_waiting_by_timeouts(bench: Bench) -> None:
+    """While the API doesn't answer, a round takes a timeout for each gate: a failure that is final ends it at once."""
+
+    def timeouts() -> Iterator[Verdict]:
+        while True:
+            bench.clock.sleep(10.0)
+            yield unknown("no answer within 10 s")
+
+    class Counted:
+        name = "availability"
+
+        def check(self) -> Verdict:
+            failed = int(bench.clock.monotonic()) * 5
+            breach = replace(broken(f"{failed} requests failed"), certain=True)
+            return breach if failed > 100 else holds("fine")
+
+    asking = [ScriptedGate(name, timeouts()) for name in "abcdef"]
+    policy = GatePolicy(consecutive=3, interval_seconds=1.0, deadline_seconds=120.0)
+    runs = (*(GateRun(gate, policy) for gate in asking), GateRun(Counted(), policy, asks_nothing=True))
+    absence = ApiAbsence(bench.kube, bench.clock, 1000.0)
+    with pytest.raises(GateFailed, match="gate availability broken after 30 s: 150 requests failed"):
+        hold_all("step", runs, clock=bench.clock, reporter=bench.recorder, absence=absence)
+
+
 def test_rounds_that_ask_much_are_rarer_until_something_is_wrong(bench: Bench) -> None:
     """Three requests a second, behind the first sixty; what looks broken is decided as quickly as ever."""
     times = list[float]()

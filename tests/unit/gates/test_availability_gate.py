@@ -35,7 +35,7 @@ def test_it_holds_within_the_limits(failed: int, gap_ms: float) -> None:
 def test_a_breach_is_broken(failed: int, gap_ms: float) -> None:
     """One failure or a moment too many is a breach that no waiting mends; it is told with this step's failures."""
     verdict = look(counted(failed, gap_ms))
-    assert verdict.kind is VerdictKind.BROKEN
+    assert verdict.kind is VerdictKind.BROKEN and verdict.certain
     assert f"{failed} of 100 requests failed" in verdict.reason
     assert "allowed: 2, and 1.5 s" in verdict.reason
     assert len(verdict.details) == 1

@@ -117,7 +117,11 @@ def _round(step: str, counts: list[_Count], started: float, clock: Clock, report
     """One check of every gate, but for those that rest."""
     now = clock.monotonic()
     calm = [count for count in counts if count.may_rest(now, started)]
-    seen = {count: _check(step, count, started, clock, reporter) for count in counts if count not in calm}
+    seen: dict[_Count, Verdict] = {}
+    for count in (each for each in counts if each not in calm):
+        seen[count] = _check(step, count, started, clock, reporter)
+        if seen[count].kind is VerdictKind.UNKNOWN:
+            _decide_meanwhile(step, counts, started, clock, reporter)
     kinds = {verdict.kind for verdict in seen.values()}
     # What is broken or unknown may be the same fault as another gate's.
     awaited = [count.run.policy.consecutive for count, verdict in seen.items() if verdict.kind is VerdictKind.PENDING]
@@ -128,6 +132,14 @@ def _round(step: str, counts: list[_Count], started: float, clock: Clock, report
         else:
             seen[count] = _check(step, count, started, clock, reporter)
     return list(seen.values())
+
+
+def _decide_meanwhile(step: str, counts: Collection[_Count], started: float, clock: Clock, reporter: Reporter) -> None:
+    """While an API doesn't answer, each gate takes a timeout: one that asks nothing may fail before the round ends."""
+    for count in (each for each in counts if each.run.asks_nothing):
+        seen = count.run.gate.check()
+        if seen.kind is VerdictKind.BROKEN and seen.certain:
+            _check(step, count, started, clock, reporter)
 
 
 def _check(step: str, count: _Count, started: float, clock: Clock, reporter: Reporter) -> Verdict:
