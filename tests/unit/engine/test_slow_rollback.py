@@ -234,17 +234,40 @@ def test_pods_are_replaced_that_the_step_brought() -> None:
     assert world.recovery.replaced == [before]
 
 
-@pytest.mark.parametrize("answers_after", [8.0, 14.0])
-def test_each_request_that_takes_seconds(answers_after: float) -> None:
-    """However slowly the API answers, each wait ends, and so does the run, with the old state."""
-    world = World(answers_after=answers_after)
+@pytest.mark.parametrize("answers", [True, False])
+@pytest.mark.parametrize("answers_after", [4.0, 10.0])
+def test_api_that_takes_seconds_for_each_request_is_replaced_before_helm_is_run(
+    answers_after: float, *, answers: bool
+) -> None:
+    """Helm sends dozens: it is run once, behind the replacement, and the run ends with exit code 4."""
+    world = World(answers_after=answers_after, answers=answers)
     assert world.run().outcome == "rolled-back"
-    assert world.undone_within < 600
+    (why,) = world.replaced
+    assert "2 requests in a row took more than 3 s each" in why
+    assert world.helm.calls == [f"upgrade {API}", f"rollback {API} 1"]
+    assert world.undone_within < 120
+
+
+def test_api_that_was_slow_once() -> None:
+    """A single slow answer is no reason: Helm is run, and gets through."""
+    world = World(observed_after=2.0)
+    get = world.kube.get
+    asked: list[float] = []
+
+    def slow_at_first(*arguments: object) -> object:
+        if world.slow and not asked:
+            asked.append(world.clock.monotonic())
+            world.clock.sleep(9.0)
+        return get(*arguments)  # type: ignore[arg-type]
+
+    world.kube.get = slow_at_first  # type: ignore[method-assign,assignment]
+    assert world.run().outcome == "rolled-back"
+    assert (world.replaced, len(asked)) == ([], 1)
 
 
 def test_api_that_no_longer_answers_while_helm_waits() -> None:
     """It counts as well as one that has not been observed."""
-    world = World(answers_after=15.0)
+    world = World(answers_after=2.0)
     observe = world.helm.rollback
 
     def then_silent(*arguments: object, **named: object) -> Revision:

@@ -14,6 +14,12 @@ STALLED_SECONDS = 45.0
 within 10 s, it ends, and is started again, and lists all objects first.
 """
 
+_SLOW_SECONDS = 3.0
+_SLOW_ANSWERS = 2
+"""So many requests in a row have to take so long: Helm sends dozens, one after the other, and renewing a Lease must not
+take 5 s.
+"""
+
 _LOOK_SECONDS = 2.0
 _NAMESPACE = "kube-system"
 _NONE = (0, 0)
@@ -40,6 +46,19 @@ class RollbackProgress:
     def seen(self) -> bool:
         """Whether kube-controller-manager has observed a change of the Deployment: its pods are being replaced."""
         return self._seen
+
+    def too_slow(self) -> str:
+        """Why Helm needn't be run before the API server has been replaced; "" while it may get through."""
+        for _ in range(_SLOW_ANSWERS):
+            self._kube.reconnect()
+            asked = self._clock.monotonic()
+            self._generations()
+            if self._clock.monotonic() - asked < _SLOW_SECONDS:
+                return ""
+        return (
+            f"the API server is too slow for a rollback: {_SLOW_ANSWERS} requests in a row took more than "
+            f"{_SLOW_SECONDS:.0f} s each"
+        )
 
     def begin(self) -> None:
         """To be called before Helm is run, each time."""

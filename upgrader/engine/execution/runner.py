@@ -293,6 +293,9 @@ class Runner:
         failure: UpgraderError | None = None
         refused, in_vain, unfinished, replaced = "", False, False, False
         progress = self._progress(point)
+        if progress is not None and (slow := progress.too_slow()):
+            replaced = self._lifeline.replace_newer(self._began(item), slow)
+            progress = progress if replaced else None
         for attempt in range(UNDO_ATTEMPTS):
             try:
                 # What doesn't hold is recovered below.
