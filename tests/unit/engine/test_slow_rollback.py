@@ -280,6 +280,22 @@ def test_api_that_no_longer_answers_while_helm_waits() -> None:
     assert world.undone_within < 600
 
 
+def test_api_that_becomes_slow_while_helm_waits() -> None:
+    """What it answers is as before, but Helm, which sends dozens of requests, doesn't get to its write."""
+    world = World(writes_after=inf)
+    roll_back = world.helm.rollback
+
+    def then_slow(*arguments: object, **named: object) -> Revision:
+        world.answers_after = 5.0
+        return roll_back(*arguments, **named)  # type: ignore[arg-type]
+
+    world.helm.rollback = then_slow  # type: ignore[method-assign]
+    assert world.run().outcome == "rolled-back"
+    (why,) = world.replaced
+    assert "each request takes more than 3 s" in why
+    assert world.undone_within < 180
+
+
 def test_helm_that_can_not_even_read() -> None:
     """Nothing was written yet, and the second attempt would end the same: what serves is replaced first."""
     world = World(helm_reads=False)

@@ -72,14 +72,18 @@ class RollbackProgress:
         """Look, if it is time."""
         if self._seen or self._clock.monotonic() < self._looks_at:
             return
+        asked = self._clock.monotonic()
         now = self._generations()
         at = self._clock.monotonic()
         self._looks_at = at + _LOOK_SECONDS
-        if now is not None and now[1] >= now[0]:
-            self._waits_since = at  # Helm may have yet to write it
+        observed = now is not None and now[1] >= now[0]
+        if now is not None and observed:
             self._seen = self._before is None or now[1] > self._before[0]
-        elif at - self._waits_since >= STALLED_SECONDS:
+        if observed and at - asked < _SLOW_SECONDS:
+            self._waits_since = at  # Helm may have yet to write it
+        elif not self._seen and at - self._waits_since >= STALLED_SECONDS:
             why = "the API server does not answer" if now is None else "kube-controller-manager has not observed it"
+            why = f"each request takes more than {_SLOW_SECONDS:.0f} s" if observed else why
             raise RollbackStalled(
                 f"the rollback of Deployment {_NAMESPACE}/{RECOVERED_RELEASE} has not begun after "
                 f"{at - self._waits_since:.0f} s: {why}",
