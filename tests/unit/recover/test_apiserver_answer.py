@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 
 import pytest
 
+from testkit.waiting import stretched
 from upgrader.onhost.facts import apiserver_answer
 
 
@@ -32,3 +34,24 @@ def test_instances_are_counted_where_no_other_answers(
     )
     found = apiserver_answer.readyz("", {6443})
     assert (found["instances"], found["listeners"]) == (instances, listening)
+
+
+def test_instance_that_hangs_leaves_the_others_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is too slow to answer isn't counted, and keeps nothing from being known of its replacement."""
+    given_up = threading.Event()
+
+    def ask(_root: str, _authority: str, address: str, port: int) -> dict[str, object]:
+        if address == "127.8.1.2":
+            given_up.wait()
+        return {"answers": True, "address": f"{address}:{port}"}
+
+    addresses = ["10.0.0.1", "10.0.0.1", "127.8.1.2", "127.9.1.2"]
+    monkeypatch.setattr(apiserver_answer, "listeners", lambda _: Counter((address, 6443) for address in addresses))
+    monkeypatch.setattr(apiserver_answer, "authority", lambda _: "")
+    monkeypatch.setattr(apiserver_answer, "_ask", ask)
+    monkeypatch.setattr(apiserver_answer, "_ALL_SECONDS", stretched(0.5))
+    try:
+        found = apiserver_answer.readyz("", {6443})
+    finally:
+        given_up.set()
+    assert (found["answers"], found["instances"], found["listeners"]) == (True, 1, 2)

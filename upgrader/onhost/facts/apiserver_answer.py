@@ -5,14 +5,17 @@ from __future__ import annotations
 import re
 from base64 import b64decode
 from collections import Counter
+from functools import partial
 from typing import Any
 
-from upgrader.onhost.common.questions import Failed, read
+from upgrader.onhost.common.questions import Failed, read, together
 from upgrader.onhost.common.tls import context, get
 from upgrader.onhost.node.listening_sockets import TABLES, is_any, parse
 
 API_NAME = "kubernetes.default.svc"
 KUBELET = "/var/lib/kubelet/pki/kubelet-client-current.pem"
+_ALL_SECONDS = 6.0
+"""Deadline of all answers together; less than that of this fact. One that hangs leaves the others."""
 
 
 def readyz(root: str, ports: set[int]) -> dict[str, Any]:
@@ -22,7 +25,8 @@ def readyz(root: str, ports: set[int]) -> dict[str, Any]:
     if not found:
         return {"answers": False, "said": f"nothing listens on port {' or '.join(str(p) for p in sorted(ports))}"}
     ca = authority(root)
-    answers = [_ask(root, ca, address, port) for address, port in found]
+    asked = together({f"{at[0]}:{at[1]}": partial(_ask, root, ca, *at) for at in found}, _ALL_SECONDS)
+    answers = [_answer(at, answer) for at, answer in asked.items()]
     alone = [answer for answer in answers if answer["answers"] and private(answer["address"])]
     first = next((answer for answer in answers if answer["answers"]), answers[0])
     public = [count for (address, _), count in sockets.items() if not private(address)]
@@ -60,6 +64,11 @@ def authority(root: str) -> str:
         if not found:
             raise Failed("there is no CA to verify kube-apiserver with") from None
         return b64decode(found.group(1)).decode()
+
+
+def _answer(at: str, answer: dict[str, Any]) -> dict[str, Any]:
+    """What was asked there; none may have come."""
+    return answer if "answers" in answer else {"answers": False, "address": at, "said": answer["unknown"]}
 
 
 def _ask(root: str, authority: str, address: str, port: int) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from upgrader.errors import ApiError
@@ -32,9 +33,14 @@ class Examiner:
     admitted: Callable[[], bool] = lambda: False
 
     def __call__(self) -> Diagnosis:
-        """Examine once; never raises for a controller that can't be reached."""
-        examined = examine_all(self.hosts, self.cluster, self.only)
-        api = read_api(self.kube)
+        """Examine once; never raises for a controller that can't be reached.
+
+        The API is asked meanwhile: both take their time where an instance hangs.
+        """
+        with ThreadPoolExecutor(1) as beside:
+            answer = beside.submit(read_api, self.kube)
+            examined = examine_all(self.hosts, self.cluster, self.only)
+            api = answer.result()
         asks = api.answers and not api.refuses
         release = _release(examined)
         return replace(diagnose(examined, self._with_refusal(api, release) if asks else api), release=release)
