@@ -63,29 +63,32 @@ def derive_values(
     an address that clients use would not be served.
     """
     check_anonymous(facts.controllers, own.get("kube-apiserver", {}))
-    check_etcd(facts.controllers)
-    values = {name: merged(base, own.get(name, {})) for name, base in base_values(facts, addresses, {}).items()}
+    check_etcd(facts.controllers, own.get("kube-apiserver", {}))
+    kubeadms = base_values(facts, addresses, {})
+    values = {name: merged(base, own.get(name, {})) for name, base in kubeadms.items()}
     _serve_all_clients(facts, values["kube-apiserver"])
     pki = str(values["kube-apiserver"]["pki"]["hostPath"])
     changes: list[FlagChange] = []
 
-    def rendered_offline(release: str) -> str:
+    def rendered_offline(release: str, these: Values) -> str:
         target = KubernetesVersion.parse(facts.version)
-        return helm.render(
-            ReleaseSpec(release, "kube-system", charts / release, values[release]), target=target, offline=True
-        )
+        return helm.render(ReleaseSpec(release, "kube-system", charts / release, these), target=target, offline=True)
 
     for release in ("kube-apiserver", "kubernetes"):
         components = {name: section for name, (its, section) in RELEASE_AND_SECTION.items() if its == release}
-        bare = rendered_offline(release)
+        bare = rendered_offline(release, values[release])
+        mine = own.get(release, {})
+        plain = rendered_offline(release, kubeadms[release]) if mine else bare
+        decided = {name: _decided(name, plain, bare, mine) for name in components}
         for component, path in components.items():
-            lost = missing_flags(facts.component(component), rendered_flags(bare, component))
+            missing = missing_flags(facts.component(component), rendered_flags(bare, component))
+            lost = {name: given for name, given in missing.items() if name not in decided[component]}
             part = _at(values[release], path)
             # The operator's own extraArgs win over the static pod.
             args = {**extra_args(lost), **part.get("extraArgs", {})}
             if args:
                 part["extraArgs"] = args
-            if "extraVolumes" not in _at(own.get(release, {}), path):
+            if "extraVolumes" not in _at(mine, path):
                 extra = extra_volumes(facts.component(component), pod_spec(bare, component), pki, facts.by_file)
                 part |= with_files(extra, facts.single_files if component == "kube-apiserver" else {})
             if static := facts.running(component):
@@ -93,18 +96,18 @@ def derive_values(
         for name, addon in facts.addons.items() if release == "kubernetes" else ():
             metadata = extra_metadata(addon_metadata(addon), rendered_metadata(bare, name))
             _keep(values[release][SECTIONS[name]], metadata)
-        full = rendered_offline(release)
+        full = rendered_offline(release, values[release])
         for component, path in components.items():
             rendered = rendered_flags(full, component)
-            chosen = _at(own.get(release, {}), path)
-            check_flags(facts, component, rendered, chosen)
+            chosen = _at(mine, path)
+            check_flags(facts, component, rendered, {*chosen.get("extraArgs", {}), *decided[component]})
             check_metadata(facts, component, rendered_metadata(full, component), chosen)
             check_variables(facts, component, pod_spec(full, component))
             check_volumes(facts, component, pod_spec(full, component), pki)
             changes += flag_changes(component, facts.component(component).flags, rendered)
         if release == "kubernetes":
             for name, addon in facts.addons.items():
-                check_addon(addon, full, _at(own.get(release, {}), (SECTIONS[name],)))
+                check_addon(addon, full, _at(mine, (SECTIONS[name],)))
             check_rights(facts.dns_role, full)
             check_service(facts.dns_service, facts.dns_deployment, full)
             check_dns_probes(facts.dns_deployment, full)
@@ -146,6 +149,14 @@ def _serve_all_clients(facts: KubeadmFacts, values: Values) -> None:
             "there",
             remedy="Add these addresses to `extraAddresses` in values/kube-apiserver.yaml.",
         )
+
+
+def _decided(component: str, plain: str, bare: str, own: Mapping[str, Any]) -> frozenset[str]:
+    """Flags that are otherwise than with kubeadm's values alone (`plain`): the operator's own decide on them."""
+    before, after = rendered_flags(plain, component), rendered_flags(bare, component)
+    # One that the chart can't have is left out of kubeadm's values.
+    etcd = {"etcd-servers"} if component == "kube-apiserver" and (own.get("etcd") or {}).get("servers") else set()
+    return frozenset(name for name in before.keys() | after.keys() if before.get(name) != after.get(name)) | etcd
 
 
 def _keep(part: Values, metadata: Mapping[str, Mapping[str, str]]) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from upgrader.adopt.facts import ControllerFacts, KubeadmFacts, StaticPod, flags_of
 from upgrader.adopt.pod_metadata import Metadata, differing, metadata_of
-from upgrader.adopt.values import missing_flags
+from upgrader.adopt.values import etcd_servers, missing_flags
 from upgrader.adopt.variables import seen_variables
 from upgrader.adopt.volumes import above_certificates, missing_files, missing_mounts, mounts_of, writable
 from upgrader.errors import Blocked
@@ -17,24 +17,25 @@ __all__ = ["check_etcd", "check_flags", "check_metadata", "check_variables", "ch
 Flags = Mapping[str, tuple[str, ...]]
 
 
-def check_etcd(controllers: Iterable[ControllerFacts]) -> None:
-    """That the chart's kube-apiserver can be given the addresses of etcd. Raises Blocked."""
-    for controller in controllers:
+def check_etcd(controllers: Iterable[ControllerFacts], chosen: Mapping[str, Any]) -> None:
+    """That the chart's kube-apiserver can be given the addresses of etcd, if the operator's own values of its release
+    (`chosen`) don't give it others. Raises Blocked.
+    """
+    for controller in controllers if not (chosen.get("etcd") or {}).get("servers") else ():
         static = controller.active.get("kube-apiserver")
-        servers = static.flags.get("etcd-servers", ("",))[-1].split(",") if static else []
-        if odd := [each for each in servers if each and not each.startswith(("http://", "https://"))]:
+        if static and (odd := etcd_servers(static, odd=True)):
             raise Blocked(
                 f"kube-apiserver's static pod on {controller.host.name} has --etcd-servers with {', '.join(odd)}: the "
                 "chart has only addresses that begin with http:// or https://; nothing was changed",
                 remedy="Write such addresses of etcd into the static pod, on every controller: no socket, and no "
-                "variable.",
+                "variable. Or set `etcd.servers` in values/kube-apiserver.yaml.",
             )
 
 
-def check_flags(facts: KubeadmFacts, component: str, rendered: Flags, chosen: Mapping[str, Any]) -> None:
-    """All flags of a component but those that its release's own values set. Raises Blocked."""
+def check_flags(facts: KubeadmFacts, component: str, rendered: Flags, chosen: Collection[str]) -> None:
+    """All flags of a component but those (`chosen`) that its release's own values set. Raises Blocked."""
     static = facts.component(component)
-    lost = {name for name in missing_flags(static, rendered) if name not in chosen.get("extraArgs", {})}
+    lost = missing_flags(static, rendered).keys() - chosen
     if lost:
         flags = ", ".join(f"--{name}={','.join(static.flags[name])}" for name in sorted(lost))
         raise Blocked(

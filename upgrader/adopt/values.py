@@ -23,6 +23,7 @@ __all__ = [
     "HANDED_OVER",
     "base_values",
     "container_image",
+    "etcd_servers",
     "extra_args",
     "image_values",
     "missing_flags",
@@ -80,7 +81,7 @@ def _api_server(facts: KubeadmFacts, api: StaticPod, version: str, addresses: tu
         "image": image_values(api.image, version),
         "port": int(_flag(api, "secure-port", "6443")),
         "extraAddresses": list(facts.client_addresses),
-        "etcd": {"servers": _flag(api, "etcd-servers", "https://127.0.0.1:2379").split(",")},
+        **({"etcd": {"servers": servers}} if (servers := etcd_servers(api)) else {}),
         "network": {"serviceSubnet": _flag(api, "service-cluster-ip-range", "10.96.0.0/12")},
         "serviceAccount": {"issuer": api.flags["service-account-issuer"][0]},
         "pki": {"hostPath": facts.certificates},
@@ -153,6 +154,12 @@ def termination_grace(pod: StaticPod) -> int:
     """
     given = pod.pod["spec"].get("terminationGracePeriodSeconds") if pod.component == "kube-apiserver" else None
     return _USUAL_GRACE if given is None else int(given)
+
+
+def etcd_servers(api: StaticPod, *, odd: bool = False) -> list[str]:
+    """The addresses of etcd that the chart can have; or those that it can't (`odd`)."""
+    given = _flag(api, "etcd-servers", "https://127.0.0.1:2379").split(",")
+    return [each for each in given if each and each.startswith(("http://", "https://")) is not odd]
 
 
 def image_values(reference: str, version: str) -> Values:

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.adopt.kubeadm_cluster import facts, static_pod
+from testkit.fakes.kube import FakeKube
+from tests.unit.adopt.kubeadm_cluster import FLAGS, facts, static_pod
 from upgrader.adapters.helm import HelmAdapter
+from upgrader.adopt.added_flags import added_flags
 from upgrader.adopt.derive import about_restored_servers, about_source_addresses, derive_values
 from upgrader.adopt.facts import COMPONENTS, ControllerFacts
 from upgrader.adopt.values import missing_flags, rendered_flags
@@ -17,6 +19,7 @@ from upgrader.config.charts import charts_folder
 from upgrader.errors import Blocked
 from upgrader.model.cluster import Host
 from upgrader.model.release import ReleaseSpec
+from upgrader.model.version import KubernetesVersion
 
 ONE = ("10.0.0.1",)
 RELEASE = {
@@ -63,6 +66,24 @@ def test_own_values_win(helm: HelmAdapter) -> None:
     values = derive_values(facts(), ONE, own, helm, charts_folder()).values
     assert values["kube-apiserver"]["extraArgs"]["service-account-issuer"] == "https://other"
     assert values["kube-apiserver"]["endpoints"] == {"addresses": ["10.0.0.1"]}
+
+
+@pytest.mark.parametrize("static", ["https://127.0.0.1:2379", "unix:///run/kine.sock"])
+@pytest.mark.parametrize("own", ["https://10.0.0.9:2379", "https://127.0.0.1:2379"])
+def test_a_value_of_the_operators_decides_on_its_flag(helm: HelmAdapter, static: str, own: str) -> None:
+    """The static pod's flag, in `extraArgs`, would override it. The difference is told; and an undo of the adoption can
+    render the chart, whatever the static pod has.
+    """
+    pod = static_pod("kube-apiserver", f"--etcd-servers={static}")
+    known = facts({name: pod if name == "kube-apiserver" else static_pod(name) for name in FLAGS})
+    chosen = {"kube-apiserver": {"etcd": {"servers": [own]}}, "kubernetes": {"network": {"podSubnet": "10.8.0.0/16"}}}
+    derived = derive_values(known, ONE, chosen, helm, charts_folder())
+    changes = {change.name: change.after for change in derived.changes}
+    assert changes.get("etcd-servers", (static,)) == ((own,) if own != static else (static,))
+    assert changes["cluster-cidr"] == ("10.8.0.0/16",)
+    assert "etcd-servers" not in derived.values["kube-apiserver"].get("extraArgs", {})
+    retired = [ControllerFacts(each.host, {}, each.active) for each in known.controllers]
+    added_flags(FakeKube(), helm, retired, KubernetesVersion.parse(known.version), charts_folder())
 
 
 def test_volumes_and_environment_are_kept(helm: HelmAdapter) -> None:
