@@ -12,7 +12,7 @@ from upgrader.errors import Blocked
 from upgrader.model.manifest import objects_in
 from upgrader.ports import KubeObject
 
-__all__ = ["check_service"]
+__all__ = ["check_service", "traffic_distribution"]
 
 _HELMS = "meta.helm.sh/release-name"
 _NAME = "kube-dns"
@@ -45,6 +45,11 @@ def check_service(service: KubeObject | None, deployment: KubeObject | None, ren
         )
 
 
+def traffic_distribution(service: KubeObject | None) -> str:
+    """Which of CoreDNS's pods its clients prefer; "" for none."""
+    return str(((service or {}).get("spec") or {}).get("trafficDistribution") or "")
+
+
 def _lost(live: Mapping[str, Any], chart: Mapping[str, Any], named: Mapping[str, int]) -> Iterator[str]:
     served = {_port(port, named) for port in chart["ports"]}
     for port in live.get("ports") or ():
@@ -53,7 +58,7 @@ def _lost(live: Mapping[str, Any], chart: Mapping[str, Any], named: Mapping[str,
             yield f"port {number}/{protocol}" + (f" to {target}" if target != number else "")
     if (live.get("selector") or {}) != chart["selector"]:
         yield "another `selector`"
-    for key in sorted(live.keys() - _KEPT):
+    for key in sorted(live.keys() - _KEPT - chart.keys()):
         if live[key] and live[key] not in _KUBEADMS.get(key, ()):
             yield f"`{key}`"
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from upgrader.adopt.addon_parts import addon_values
+from upgrader.adopt.dns_service import traffic_distribution
 from upgrader.adopt.facts import KubeadmFacts, StaticPod, flags_of
 from upgrader.adopt.proxy_kubeconfig import proxy_server
 from upgrader.adopt.variables import as_written, variables_of
@@ -136,6 +137,7 @@ def _coredns(facts: KubeadmFacts) -> Values:
         "image": image_values(container_image(deployment), ""),
         "replicas": deployment["spec"]["replicas"],
         "clusterIP": facts.dns_address,
+        **({"trafficDistribution": spread} if (spread := traffic_distribution(facts.dns_service)) else {}),
         "corefile": facts.corefile,
         **addon_values(deployment),
     }

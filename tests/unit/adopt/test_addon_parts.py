@@ -415,6 +415,25 @@ def test_what_the_charts_service_of_dns_would_lack_is_refused(
     derive_values(alone, ("10.0.0.1",), {}, helm, charts_folder())
 
 
+@pytest.mark.parametrize(
+    ("live", "own", "wanted"),
+    [("PreferSameZone", "", "PreferSameZone"), ("PreferClose", "PreferSameNode", "PreferSameNode"), ("", "", None)],
+)
+def test_clients_of_dns_prefer_the_same_pods(helm: HelmAdapter, live: str, own: str, wanted: str | None) -> None:
+    """In a cluster of several zones, requests stay in their own; the operator's values may say otherwise."""
+    service = {
+        "metadata": {"name": "kube-dns"},
+        "spec": {**_DNS_SPEC, **({"trafficDistribution": live} if live else {})},
+    }
+    dns = _changed(COREDNS, containers=[{**_COREDNS, "ports": [{"name": "dns-tcp", "containerPort": 53}]}])
+    found = replace(facts(), dns_deployment=dns, proxy_daemonset=PROXY, dns_service=service)
+    chosen = {"kubernetes": {"coredns": {"trafficDistribution": own}}} if own else {}
+    values = derive_values(found, ("10.0.0.1",), chosen, helm, charts_folder()).values["kubernetes"]
+    text = helm.render(ReleaseSpec("kubernetes", "kube-system", charts_folder() / "kubernetes", values), offline=True)
+    (spec,) = (item["spec"] for item in objects_in(text).values() if item["kind"] == "Service")
+    assert spec.get("trafficDistribution") == wanted
+
+
 def test_rights_of_coredns_that_the_chart_would_remove(helm: HelmAdapter) -> None:
     """A plugin's, such as those for Services of other clusters: without them, CoreDNS never gets ready again."""
     more = {"apiGroups": ["multicluster.x-k8s.io"], "resources": ["serviceimports"], "verbs": ["list", "watch"]}
