@@ -35,7 +35,7 @@ def check_anonymous(controllers: Iterable[ControllerFacts], chosen: Mapping[str,
         static = controller.active.get("kube-apiserver")
         flags = static.flags if static else {}
         allowed = flags.get("anonymous-auth", ("true",))[-1]
-        if _TOKENS in flags and not is_true(allowed):
+        if flags.get(_TOKENS, ("",))[-1] and not is_true(allowed):
             raise Blocked(
                 f"kube-apiserver's static pod on {controller.host.name} has --{_TOKENS} and "
                 f"--anonymous-auth={allowed}: HAProxy's check of the chart's pod could have no token, because "

@@ -29,6 +29,10 @@ _CHARTS_OWN = HANDED_OVER | {
 _CHARTS_TOKENS = ("/run/kube-apiserver/tokens.csv",)
 
 
+_NONE = (None, ("",))
+"""A flag that isn't there, or is empty."""
+
+
 @dataclass(frozen=True)
 class Released:
     """A component as its release has it: the image, the flags by name without dashes, the plain variables."""
@@ -103,7 +107,8 @@ def _differences(pod: StaticPod, released: Released | None, added: Mapping[str, 
         return
     for name in sorted({*pod.flags, *released.flags} - _CHARTS_OWN):
         before, now = pod.flags.get(name), released.flags.get(name)
-        if before != now and not (before is None and (now == added.get(name) or _adoptions_own(name, now))):
+        came = (before is None and now == added.get(name)) or (before in _NONE and _adoptions_own(name, now))
+        if before != now and not came:
             yield f"{pod.component}: {_flag(name, now)}, in the manifest {_flag(name, before)}"
     kept = seen_variables(pod.container)
     for name in sorted({*kept, *released.env}):

@@ -45,6 +45,7 @@ _CA_FOLDERS = (
 )
 """As the charts have them by default."""
 
+_TOKENS = "token-auth-file"
 CA_FOR_ALL = ("cluster-signing-cert-file", "cluster-signing-key-file")
 
 Values = dict[str, Any]
@@ -89,7 +90,7 @@ def _api_server(facts: KubeadmFacts, api: StaticPod, version: str, addresses: tu
         **_ca_folders(api),
         **_extras(api),
     }
-    if "token-auth-file" in api.flags:
+    if _flag(api, _TOKENS, ""):
         # kube-apiserver reads one such file only: the operator's stays, and HAProxy's check is anonymous.
         values["health"] = {"token": False}
     if (grace := termination_grace(api)) > _USUAL_GRACE:
@@ -223,6 +224,8 @@ def rendered_flags(manifest: str, deployment: str) -> Mapping[str, tuple[str, ..
 def missing_flags(pod: StaticPod, rendered: Mapping[str, tuple[str, ...]]) -> Mapping[str, tuple[str, ...]]:
     """The static pod's flags that the chart would not set, or would set to something else."""
     wanted = {**_without_a_ca_for_all(pod), **pod.flags}
+    if not _flag(pod, _TOKENS, ""):  # an empty one is none: the chart has its own
+        wanted.pop(_TOKENS, None)
     if "kubeconfig" in wanted:  # a value of the chart's own, as the last one given
         wanted["kubeconfig"] = wanted["kubeconfig"][-1:]
     return {name: values for name, values in wanted.items() if name not in HANDED_OVER and rendered.get(name) != values}

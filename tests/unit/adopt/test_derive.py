@@ -14,6 +14,7 @@ from upgrader.adapters.helm import HelmAdapter
 from upgrader.adopt.added_flags import added_flags
 from upgrader.adopt.derive import about_restored_servers, about_source_addresses, derive_values
 from upgrader.adopt.facts import COMPONENTS, ControllerFacts
+from upgrader.adopt.undo_differences import check_undo, released_in
 from upgrader.adopt.values import missing_flags, rendered_flags
 from upgrader.config.charts import charts_folder
 from upgrader.errors import Blocked
@@ -197,6 +198,23 @@ def test_no_anonymous_requests_are_adopted(helm: HelmAdapter) -> None:
     derived = derive_values(facts(pods), ONE, {}, helm, charts_folder())
     assert derived.values["kube-apiserver"]["extraArgs"]["anonymous-auth"] == "false"
     assert "token-auth-file" in {change.name for change in derived.changes}
+
+
+def test_an_empty_token_file_is_none(helm: HelmAdapter) -> None:
+    """As CIS's benchmark is sometimes put into practice, with no anonymous requests: HAProxy's check gets a token, and
+    an undo loses nothing.
+    """
+    pods = {name: static_pod(name) for name in COMPONENTS}
+    pods["kube-apiserver"] = static_pod("kube-apiserver", "--anonymous-auth=false", "--token-auth-file=")
+    known = facts(pods)
+    values = derive_values(known, ONE, {}, helm, charts_folder()).values["kube-apiserver"]
+    assert "token-auth-file" not in values["extraArgs"] and "health" not in values
+    chart = charts_folder() / "kube-apiserver"
+    released = released_in([helm.render(ReleaseSpec("kube-apiserver", "kube-system", chart, values), offline=True)])
+    assert released["kube-apiserver"].flags["token-auth-file"] == ("/run/kube-apiserver/tokens.csv",)
+    retired = [ControllerFacts(each.host, {}, {"kube-apiserver": pods["kube-apiserver"]}) for each in known.controllers]
+    everything = {"kube-apiserver": released["kube-apiserver"].flags}
+    check_undo(retired, released, everything)
 
 
 def test_no_anonymous_requests_and_a_token_file_are_refused(helm: HelmAdapter) -> None:
