@@ -125,7 +125,9 @@ class PipelineStep:
     undo_needs_api: bool = True
     """Whether `undo` can begin only while the API answers; False for one that restores the API."""
     watched: Callable[[Callable[[], None]], Step] | None = None
-    """Makes the same step with an extra check while it waits; the check ends the wait by raising StepFailed."""
+    """Makes the same step with an extra check while it waits; the check ends the wait by raising StepFailed, or
+    Interrupted.
+    """
     undo_watched: Callable[[Callable[[], None]], Step] | None = None
     """Makes the same step with a check that is called while its undo waits."""
     approval_seconds: float | None = None

@@ -33,7 +33,15 @@ from upgrader.adapters.clock import SystemClock
 from upgrader.adapters.helm_confinement import Confinement
 from upgrader.adapters.helm_processes import CLUSTER_VARIABLE, helm_at_work
 from upgrader.adapters.helm_refusals import refusal
-from upgrader.errors import ApiUnavailable, ChartRefused, HelmError, HelmUnfinished, ReleaseLocked, UsageError
+from upgrader.errors import (
+    ApiUnavailable,
+    ChartRefused,
+    HelmError,
+    HelmUnfinished,
+    Interrupted,
+    ReleaseLocked,
+    UsageError,
+)
 from upgrader.model.manifest import objects_in
 from upgrader.model.redaction.known_secrets import KNOWN, secrets_in
 from upgrader.model.release import ReleaseSpec, Revision, installed
@@ -130,10 +138,13 @@ class _Command(pyhelm3.command.Command):  # type: ignore[misc]  # pyhelm3 has no
         self._confinement = confinement
         self.left = False
         """Whether a running Helm continues when its call is cancelled."""
+        self.killed = False
+        """Whether it is killed then, so that it writes nothing more."""
         self._connection = ["--kubeconfig", str(kubeconfig), *(["--kube-context", context] if context else [])]
 
     async def run(self, command: list[Any], input: bytes | None = None) -> bytes:  # noqa: A002 (pyhelm3's name)
-        """Run Helm to its end; raises pyhelm3's errors. Cancelling stops Helm, which then rolls back by itself.
+        """Run Helm to its end; raises pyhelm3's errors. Cancelling stops Helm, which then rolls back by itself, unless
+        it is `killed`.
 
         Not by asyncio's subprocesses: they kill a Helm that is `left` to itself, once they are collected.
         """
@@ -151,7 +162,10 @@ class _Command(pyhelm3.command.Command):  # type: ignore[misc]  # pyhelm3 has no
             try:
                 await _ended(process)
             except asyncio.CancelledError:
-                if not self.left:
+                if self.killed:
+                    process.kill()
+                    process.wait()
+                elif not self.left:
                     await _end(process)
                 raise
             stdout, stderr = _written(out), _written(errors)
@@ -394,7 +408,7 @@ class HelmAdapter:
                     f"release: helm history {spec.name} -n {spec.namespace}",
                 ) from error
 
-        return self._call(_watched(work(), watch), spec.name, limit)
+        return self._call(self._watched(work(), watch), spec.name, limit)
 
     def rollback(
         self,
@@ -415,7 +429,7 @@ class HelmAdapter:
             # --force-conflicts, without which manual edits stay.
             command += ["--server-side=true", "--force-conflicts"]
         with _revision_missing(release, namespace, revision):
-            self._call(_watched(self._command.run(command), watch), release, timeout_seconds + _GRACE_SECONDS)
+            self._call(self._watched(self._command.run(command), watch), release, timeout_seconds + _GRACE_SECONDS)
         return self.history(release, namespace)[-1]
 
     def uninstall(self, release: str, namespace: str, *, timeout_seconds: float) -> None:
@@ -438,6 +452,24 @@ class HelmAdapter:
             attempts=_READ_RETRIES + 1,
             seconds=_READ_SECONDS,
         )
+
+    async def _watched(self, work: Coroutine[Any, Any, T], watch: Callable[[], None]) -> T:
+        """Await `work`, and call `watch` once a second; when that raises, cancel `work` and raise the error."""
+        task = asyncio.ensure_future(work)
+        try:
+            while True:
+                done, _ = await asyncio.wait({task}, timeout=_WATCH_SECONDS)
+                if done:
+                    return task.result()
+                await asyncio.to_thread(watch)
+        except Interrupted:
+            # Another process works on the release by now: Helm's own rollback would be against that.
+            self._command.killed = True
+            raise
+        finally:
+            if not task.done():
+                task.cancel()
+                await asyncio.wait({task})
 
     def _call(self, work: Coroutine[Any, Any, T], release: str, limit_seconds: float) -> T:
         """Run one call in the adapter's loop, and translate its errors."""
@@ -492,21 +524,6 @@ def _revision_missing(release: str, namespace: str, revision: int | None) -> Ite
 def _read_pause(error: Exception) -> float | None:
     unreachable = isinstance(error, ApiUnavailable) and "x509" not in error.message
     return _READ_PAUSE_SECONDS if unreachable else None
-
-
-async def _watched(work: Coroutine[Any, Any, T], watch: Callable[[], None]) -> T:
-    """Await `work`, and call `watch` once a second; when that raises, cancel `work` and raise the error."""
-    task = asyncio.ensure_future(work)
-    try:
-        while True:
-            done, _ = await asyncio.wait({task}, timeout=_WATCH_SECONDS)
-            if done:
-                return task.result()
-            await asyncio.to_thread(watch)
-    finally:
-        if not task.done():
-            task.cancel()
-            await asyncio.wait({task})
 
 
 def _revision(row: dict[str, Any]) -> Revision:

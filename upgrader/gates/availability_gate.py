@@ -9,7 +9,7 @@ from upgrader.errors import GateFailed
 from upgrader.model.availability import Availability, Limits
 from upgrader.model.outcome import Verdict, VerdictKind, broken, holds, pending, unknown
 from upgrader.model.settings import GatePolicy
-from upgrader.pipeline import GateRun, Pipeline, PipelineStep
+from upgrader.pipeline import GateRun, Pipeline, PipelineStep, Step
 
 __all__ = ["AvailabilityGate", "with_availability_gates"]
 
@@ -72,8 +72,19 @@ def _gated(item: PipelineStep, counts: Callable[[], Availability | None], limits
     if not item.changes:
         return item
     gate = AvailabilityGate(item.step.name, limits, counts)
-    step = item.watched(lambda: _check(gate)) if item.watched else item.step
-    return replace(item, step=step, gates=(*item.gates, _asked_like(item.gates, gate)))
+    gated = replace(item, gates=(*item.gates, _asked_like(item.gates, gate)))
+    make = item.watched
+    if make is None:
+        return gated
+
+    def watched(check: Callable[[], None]) -> Step:
+        def both() -> None:
+            _check(gate)
+            check()
+
+        return make(both)
+
+    return replace(gated, step=watched(lambda: None), watched=watched)
 
 
 def _asked_like(others: tuple[GateRun, ...], gate: AvailabilityGate) -> GateRun:

@@ -16,7 +16,7 @@ from testkit.fakes.clock import FakeClock
 from testkit.waiting import stretched, until
 from upgrader.adapters import helm as adapters_helm
 from upgrader.adapters.helm import HelmAdapter
-from upgrader.errors import ApiUnavailable, HelmError, HelmUnfinished
+from upgrader.errors import ApiUnavailable, HelmError, HelmUnfinished, Interrupted
 from upgrader.model.redaction.known_secrets import KNOWN
 from upgrader.model.release import ReleaseSpec, Revision
 from upgrader.model.version import KubernetesVersion as V
@@ -283,6 +283,35 @@ def test_upgrade_whose_answer_cannot_be_read_has_failed(tmp_path: Path, answer: 
     with pytest.raises(HelmError, match=r"upgraded release 'web', but .* can't be read") as caught:
         upgraded(tmp_path, answer=answer)
     assert "helm history web" in caught.value.remedy
+
+
+def test_helm_of_a_lost_lock_writes_nothing_more(tmp_path: Path) -> None:
+    """Asked to end, it would roll the release back, on which another machine works by now: it is killed."""
+    (tmp_path / "Chart.yaml").write_text("{apiVersion: v2, name: web, version: 1.0.0}")
+    program = tmp_path / "helm"
+    program.write_text(
+        f"""#!/bin/bash
+case $1 in
+version) printf v4.0.0;;
+upgrade) trap 'touch {tmp_path}/rolled-back; exit 1' TERM; echo $$ > {tmp_path}/pid
+  until [ -e {tmp_path}/never ]; do read -rt 0.05 <> <(:) || :; done;;
+esac
+"""
+    )
+    program.chmod(0o755)
+    adapter = HelmAdapter(tmp_path / "kubeconfig", executable=program, clock=FakeClock())
+
+    def lost() -> None:
+        wait_for(tmp_path / "pid")
+        raise Interrupted("the cluster's lock was taken over by ben")
+
+    try:
+        with pytest.raises(Interrupted):
+            adapter.upgrade(ReleaseSpec("web", "default", tmp_path), timeout_seconds=60, watch=lost)
+    finally:
+        adapter.close()
+    assert not (tmp_path / "rolled-back").exists()
+    assert not Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}").exists()
 
 
 def hook(name: str, events: str) -> str:

@@ -91,9 +91,15 @@ def test_helm_is_stopped_at_a_breach() -> None:
     step = ChartStep(spec, "x → y", FakeHelm(), 300.0, _Quiet)
     (item,) = guard(clients, PipelineStep(step, (), (), watched=step.watched))
     item.step.apply(lambda _: None)
+    assert item.watched is not None
+    asked = list[int]()
+    again = item.watched(lambda: asked.append(1))
+    again.apply(lambda _: None)
+    assert asked
     clients.meet("a", 3)
-    with pytest.raises(GateFailed, match="3 of 50 requests failed"):
-        item.step.apply(lambda _: None)
+    for each in (item.step, again):  # one more check doesn't replace this one
+        with pytest.raises(GateFailed, match="3 of 50 requests failed"):
+            each.apply(lambda _: None)
 
 
 def test_phases_are_steps_and_their_undos() -> None:

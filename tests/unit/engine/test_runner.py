@@ -263,6 +263,32 @@ def test_api_that_is_lost_on_the_way_back_is_brought_back_and_the_undo_repeated(
     assert bench.diary == ["apply a", "undo a to 1", "undo a to 1"]
 
 
+@pytest.mark.parametrize("undo", [False, True])
+def test_a_step_whose_lock_is_taken_ends_while_it_waits(bench: Bench, undo: bool) -> None:
+    """As of a laptop that slept: another machine works on the run by now, and what this one would go on with, an
+    eviction or Helm's own rollback, would be against that. Nothing is undone either. A stop that an operator requests
+    waits for the step's end.
+    """
+
+    def watched(check: Callable[[], None]) -> ScriptedStep:
+        def wait() -> None:
+            bench.stop.requested = True
+            check()
+            bench.diary.append("goes on")
+            bench.stop.forbid("the cluster's lock was taken over by other@laptop")
+            check()
+            bench.diary.append("goes on")
+
+        if undo:
+            return ScriptedStep("a", bench.diary, apply_error=StepFailed("bad flag"), on_undo=wait)
+        return ScriptedStep("a", bench.diary, on_apply=wait)
+
+    step = replace(bench.step("a", apply_error=StepFailed("bad flag")), watched=watched, undo_watched=watched)
+    result = run(bench.runner(), step)
+    assert (result.outcome, result.reason) == ("interrupted", "the cluster's lock was taken over by other@laptop")
+    assert bench.diary == ["apply a", *(["undo a to 1"] if undo else []), "goes on"]
+
+
 @pytest.mark.parametrize("recovered", [True, False])
 def test_controllers_are_examined_while_an_undo_waits(bench: Bench, recovered: bool) -> None:
     """In place of a wrong instance that was replaced, its Deployment makes another one, which may keep the rollback
@@ -282,7 +308,7 @@ def test_controllers_are_examined_while_an_undo_waits(bench: Bench, recovered: b
 
     failing = lose_api(bench) if recovered else bench.step("b", apply_error=StepFailed("bad flag"))
     assert run(bench.runner(), replace(failing, undo_watched=watched)).outcome == "rolled-back"
-    assert (bench.recovery.calls, waited) == ((1 + 3, 20.0) if recovered else (0, 0.0))
+    assert (bench.recovery.calls, waited) == (1 + 3 if recovered else 0, 20.0)
 
 
 def test_undo_that_one_of_two_instances_refused_is_repeated(bench: Bench) -> None:

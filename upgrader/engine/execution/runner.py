@@ -263,8 +263,13 @@ class Runner:
             self._apply(item, began)
 
     def _apply(self, item: PipelineStep, began: float) -> None:
-        revision = item.step.apply(self._note)
+        step = item.watched(self._end_if_lost) if item.watched else item.step
+        revision = step.apply(self._note)
         self._emit(StepApplied(item.step.name, self._clock.monotonic() - began, revision or 0))
+
+    def _end_if_lost(self) -> None:
+        """Raise Interrupted where another process has the cluster's lock: it may be working on the same step."""
+        self._stop.check(safe=False)
 
     def _undo(self, item: PipelineStep, *, interrupted: bool) -> None:
         name, began, point = item.step.name, self._clock.monotonic(), self._restore_point(item)
@@ -358,11 +363,12 @@ class Runner:
         """The step, with what is to be checked while its undo waits."""
         if progress is not None:
             progress.begin()
-        checks = [check for check in (self._lifeline.guard(), progress) if check is not None]
-        if not checks or item.undo_watched is None:
+        if item.undo_watched is None:
             return item.step
+        checks = [check for check in (self._lifeline.guard(), progress) if check is not None]
 
         def check() -> None:
+            self._end_if_lost()
             for each in checks:
                 each()
 
