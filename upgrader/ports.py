@@ -91,6 +91,12 @@ class Helm(Protocol):
         """
         ...
 
+    def definitions(self, chart: Path) -> str:
+        """The YAML of what a chart and its subcharts have in their folders crds/, which Helm installs with a release,
+        and never upgrades. Raises HelmError.
+        """
+        ...
+
     def upgrade(
         self,
         spec: ReleaseSpec,
@@ -105,9 +111,9 @@ class Helm(Protocol):
 
         Without `wait`, return as soon as all is written; what fails by then stays as it is.
         `watch` is called about once a second while Helm works. When it raises, Helm is stopped and that
-        exception is what the caller sees. Raises HelmError when Helm fails; by then Helm may or may not have
-        rolled back: check `history`. `description` is what the history says of the revision once it has worked; "" for
-        Helm's own words.
+        exception is what the caller sees; Interrupted kills Helm, which rolls back otherwise as it ends. Raises
+        HelmError when Helm fails; by then Helm may or may not have rolled back: check `history`. `description` is what
+        the history says of the revision once it has worked; "" for Helm's own words.
         """
         ...
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import yaml
 
@@ -25,6 +26,8 @@ class FakeHelm:
         self.fail_rollback: dict[str, UpgraderError] = {}
         self.processes: dict[str, int] = {}
         """Release → the process ID of a Helm on this machine that is changing it."""
+        self.definitions_of: dict[Path, str] = {}
+        """Chart → what it has in its folder crds/."""
         self.calls: list[str] = []
 
     def version(self) -> str:
@@ -45,6 +48,9 @@ class FakeHelm:
 
     def render(self, spec: ReleaseSpec, *, target: KubernetesVersion | None = None, offline: bool = False) -> str:
         return yaml.safe_dump(dict(spec.values)) if spec.values else ""
+
+    def definitions(self, chart: Path) -> str:
+        return self.definitions_of.get(chart, "")
 
     def upgrade(
         self,

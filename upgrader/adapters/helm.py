@@ -338,16 +338,15 @@ class HelmAdapter:
             rendered = self._read(lambda: self._command.run(command, json.dumps(spec.values).encode()), spec.name)
         except HelmError as error:
             raise refusal(spec, error) from error
-        try:
-            manifest = rendered.decode()
-            check_limits(manifest)
-            return _learned(manifest)
-        except (yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError) as error:
-            # Helm reads YAML with another library, and of most objects no more than their names.
-            raise ChartRefused(
-                f"release '{spec.name}': the rendered manifest can't be parsed as Kubernetes objects: {error}",
-                remedy=f"Run: helm template {spec.name} {spec.chart} --values FILE",
-            ) from error
+        return _parsed(
+            rendered,
+            f"release '{spec.name}': the rendered manifest",
+            f"Run: helm template {spec.name} {spec.chart} --values FILE",
+        )
+
+    def definitions(self, chart: Path) -> str:
+        found = self._read(lambda: self._command.run(["show", "crds", str(chart)]), chart.name)
+        return _parsed(found, f"chart {chart}: what is in its folder crds/", f"Run: helm show crds {chart}")
 
     def _hooks(self, spec: ReleaseSpec) -> int:
         """How many hooks an upgrade or an installation waits for, one after the other; 0, too, where they can't be
@@ -487,6 +486,17 @@ class HelmAdapter:
             raise _NotInstalled(f"release '{release}' is not installed") from error
         except pyhelm3.errors.Error as error:
             raise _translated(release, error.stderr.decode(errors="replace")) from error
+
+
+def _parsed(rendered: bytes, what: str, remedy: str) -> str:
+    """The text, if `objects_in` can read it; raises ChartRefused."""
+    try:
+        manifest = rendered.decode()
+        check_limits(manifest)
+        return _learned(manifest)
+    except (yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError) as error:
+        # Helm reads YAML with another library, and of most objects no more than their names.
+        raise ChartRefused(f"{what} can't be parsed as Kubernetes objects: {error}", remedy=remedy) from error
 
 
 def _learned(manifest: str) -> str:

@@ -152,6 +152,7 @@ WORST_SEVERITY: Mapping[str, Severity] = {
     "critical-pods.not-ready": "warning",
     "custom-resources.conversion": "warning",
     "custom-resources.not-served": "warning",
+    "custom-resources.not-upgraded": "warning",
     "custom-resources.stored-versions": "info",
     "custom-resources.terminating": "warning",
     "disks.full": "error",

@@ -17,6 +17,7 @@ from upgrader.preflight.audit_webhook import check_audit_webhook
 from upgrader.preflight.autoscalers import check_autoscalers
 from upgrader.preflight.backups import check_backups
 from upgrader.preflight.certificates import check_certificates
+from upgrader.preflight.chart_definitions import check_chart_definitions
 from upgrader.preflight.cluster_credentials import check_signing_requests, check_tokens
 from upgrader.preflight.component_resources import check_resources
 from upgrader.preflight.component_skew import check_components
@@ -109,6 +110,7 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("flags", check_request_limits),
     ("feature-gates", check_feature_gates),
     ("custom-resources", check_custom_resources),
+    ("custom-resources", check_chart_definitions),
     ("namespaces", check_namespaces),
     ("disruption-budgets", check_disruption_budgets),
     ("networks", check_networks),

@@ -55,6 +55,7 @@ PROVEN: dict[str, tuple[str, ...]] = {
         "etcd-members.old-version",
         "etcd-members.versions-differ",
     ),
+    "test_charts_of_others.py::test_definitions_that_helm_does_not_upgrade": ("custom-resources.not-upgraded",),
     "test_checks.py::test_aggregated_api_without_a_backend": ("apis.unavailable",),
     "test_checks.py::test_budget_that_can_not_be_computed": ("disruption-budgets.not-computed",),
     "test_checks.py::test_budget_whose_pods_are_not_ready": ("disruption-budgets.unhealthy",),

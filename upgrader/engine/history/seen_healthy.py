@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from upgrader.engine.state.run_state import RunState
 from upgrader.model.release import ReleaseSpec, Revision, last_good
@@ -62,6 +63,9 @@ class HelmAsSeen:
 
     def render(self, spec: ReleaseSpec, *, target: KubernetesVersion | None = None, offline: bool = False) -> str:
         return self.helm.render(spec, target=target, offline=offline)
+
+    def definitions(self, chart: Path) -> str:
+        return self.helm.definitions(chart)
 
     def upgrade(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import TypeVar
 
 from upgrader.model.release import ReleaseSpec, Revision
@@ -109,6 +110,9 @@ class BypassingHelm:
 
     def render(self, spec: ReleaseSpec, *, target: KubernetesVersion | None = None, offline: bool = False) -> str:
         return self.helm.render(spec, target=target, offline=offline)
+
+    def definitions(self, chart: Path) -> str:
+        return self.helm.definitions(chart)
 
     def upgrade(
         self,
