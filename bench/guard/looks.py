@@ -27,6 +27,7 @@ from upgrader.in_cluster.guard.roles.aggregator import Aggregator
 from upgrader.in_cluster.guard.roles.pods_of_cell import PODS, PodsOfCell
 from upgrader.in_cluster.guard.roles.protector_cache import POD_PROTECTORS, NewestProtectors, ProtectorCache
 from upgrader.in_cluster.guard.roles.protector_webhook import CellWebhook, ProtectorWriter
+from upgrader.in_cluster.guard.roles.silent_cells import SilentCells
 from upgrader.in_cluster.guard.roles.young_pods import YoungPods
 from upgrader.in_cluster.guard.runtime.api_client import Api, Page
 from upgrader.in_cluster.guard.runtime.connection import Connection, Credentials
@@ -75,7 +76,7 @@ async def _measured(protectors: int, pods_of_each: int) -> dict[str, list[float]
         for number in range(pods_of_each):
             api.put(PODS, _pod(name, number))
     cache, metrics = ProtectorCache(api, [], Tuning()), ProtectorMetrics(Metrics())
-    writer = ProtectorWriter(api, Tuning(), metrics, NewestProtectors(cache), YoungPods(cache))
+    writer = ProtectorWriter(api, Tuning(), metrics, NewestProtectors(cache), YoungPods(cache), SilentCells(cache))
     webhook = CellWebhook(_CELL, api, cache, writer, metrics, 5.0)
     aggregator = Aggregator(api, api, cache, _CELL, [], _Sure(api, "ops", "guard", "me"), metrics)
     pods = PodsOfCell(api, [], "", aggregator._pod_changed)

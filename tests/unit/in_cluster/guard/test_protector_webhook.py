@@ -14,7 +14,7 @@ import pytest
 from testkit.memory import TracedMemory
 from tests.unit.in_cluster.guard.core.builders import request_of, review_of
 from tests.unit.in_cluster.guard.fake_api import FakeApi
-from tests.unit.in_cluster.guard.protector_world import counted, pod, protector, put, see, stored, uids
+from tests.unit.in_cluster.guard.protector_world import LABELS, counted, pod, protector, put, see, stored, uids
 from upgrader.in_cluster.guard.core.admission import AdmissionRequest, Answer, NotAnAdmissionReview
 from upgrader.in_cluster.guard.core.protector import Tuning
 from upgrader.in_cluster.guard.core.selectors import Selector
@@ -22,6 +22,7 @@ from upgrader.in_cluster.guard.guard_errors import ApiAway, Conflict
 from upgrader.in_cluster.guard.roles.pods_of_cell import PODS
 from upgrader.in_cluster.guard.roles.protector_cache import POD_PROTECTORS, NewestProtectors, ProtectorCache
 from upgrader.in_cluster.guard.roles.protector_webhook import CellWebhook, ProtectorWriter, unknown_cell
+from upgrader.in_cluster.guard.roles.silent_cells import SilentCells
 from upgrader.in_cluster.guard.roles.young_pods import YoungPods
 from upgrader.in_cluster.guard.runtime.metrics import Metrics
 from upgrader.in_cluster.guard.runtime.protector_metrics import ProtectorMetrics
@@ -56,8 +57,8 @@ class World:
         counts = ProtectorMetrics(self.metrics)
         self.seconds = 0.0
         self.cache = ProtectorCache(self.api, [], Tuning(), clock=lambda: self.seconds)
-        young = YoungPods(self.cache, lambda: self.seconds)
-        writer = ProtectorWriter(self.api, Tuning(), counts, NewestProtectors(self.cache), young)
+        young, silent = YoungPods(self.cache, lambda: self.seconds), SilentCells(self.cache, lambda: self.seconds)
+        writer = ProtectorWriter(self.api, Tuning(), counts, NewestProtectors(self.cache), young, silent)
         self.webhook = CellWebhook("a", self.api, self.cache, writer, counts, 5.0)
 
     async def begin(self, *objects: dict[str, Any]) -> None:
@@ -457,5 +458,72 @@ def test_a_pod_is_not_young_for_ever_where_nobody_counts() -> None:
         world.seconds = 60.0
         refused = await world.ask(deletion("y", "2"))
         assert (refused.code, "too few available" in refused.message) == (429, True)
+
+    run(test)
+
+
+def counted_at(available: int, second: int) -> dict[str, Any]:
+    """A cell that guard's aggregator has counted, up to this second."""
+    made = counted(available)
+    made["aggregation"]["selectorHash"] = Selector.of({"matchLabels": LABELS}).digest
+    made["aggregation"]["lastEventTime"] = f"1970-01-01T00:00:{second:02d}.000000Z"
+    return made
+
+
+def test_pods_of_a_cell_that_is_not_counted_any_more_let_no_other_go() -> None:
+    """Its cluster is gone, or its aggregator: after five minutes by the webhook's own clock its pods don't count, until
+    they are counted again. What the protector's own cell has counted goes on to count, however long that is ago.
+    """
+
+    async def test(world: World) -> None:
+        cells = {"a": counted_at(3, 1), "b": counted_at(4, 1)}
+        await world.begin(protector(5, cells=cells), *map(pod, "xyz"))
+        world.seconds = 299.0
+        await see(world.cache)
+        assert (await world.ask(deletion("x", "1"))).allowed
+        await see(world.cache)  # that was written, and is no count
+        world.seconds = 300.0
+        refused = await world.ask(deletion("y", "2"))
+        assert refused.code == 429
+        assert refused.message.endswith(
+            ": the pods of the cell b don't count, as no aggregator has counted them for five minutes"
+        )
+        put(world.api, protector(5, cells={**cells, "b": counted_at(4, 2)}))
+        assert (await world.ask(deletion("y", "3"))).allowed, "read before the watch has brought it"
+        await see(world.cache)
+        assert (await world.ask(deletion("z", "4"))).allowed
+
+    run(test)
+
+
+@pytest.mark.parametrize("cells", [{"a": counted_at(7, 1)}, {"a": counted_at(3, 1), "b": counted(4)}])
+def test_silence_that_tells_nothing_refuses_nothing(cells: dict[str, Any]) -> None:
+    """Of the only cell, whose pods are the ones that are asked about; and of Podseidon's aggregator, which writes only
+    when a pod changes.
+    """
+
+    async def test(world: World) -> None:
+        await world.begin(protector(5, cells=cells), pod("x"))
+        world.seconds = 100.0
+        await see(world.cache)
+        world.seconds = 9000.0
+        await see(world.cache)
+        assert (await world.ask(deletion("x"))).allowed
+
+    run(test)
+
+
+def test_cells_of_a_protector_that_is_gone_are_forgotten() -> None:
+    """Created again, its cells aren't silent because of how long ago the former one's were counted."""
+
+    async def test(world: World) -> None:
+        made = protector(5, cells={"a": counted_at(3, 1), "b": counted_at(4, 1)})
+        await world.begin(made, pod("x"))
+        del world.api.objects[POD_PROTECTORS.path("shop", "web")]
+        await see(world.cache)
+        world.seconds = 400.0
+        put(world.api, made)
+        await see(world.cache)
+        assert (await world.ask(deletion("x"))).allowed
 
     run(test)

@@ -14,6 +14,7 @@ from upgrader.in_cluster.guard.roles.aggregator import Aggregator
 from upgrader.in_cluster.guard.roles.generator import Generator
 from upgrader.in_cluster.guard.roles.protector_cache import NewestProtectors, ProtectorCache
 from upgrader.in_cluster.guard.roles.protector_webhook import CellWebhook, ProtectorWriter, unknown_cell
+from upgrader.in_cluster.guard.roles.silent_cells import SilentCells
 from upgrader.in_cluster.guard.roles.young_pods import YoungPods
 from upgrader.in_cluster.guard.runtime.api_client import Api
 from upgrader.in_cluster.guard.runtime.connection import by_kubeconfig
@@ -57,7 +58,8 @@ async def protector_parts(
     cache = ProtectorCache(core, own.namespaces, own.defaults)
     parts.informers += cache.informers
     if answers:
-        writer = ProtectorWriter(core, own.defaults, counted, NewestProtectors(cache), YoungPods(cache))
+        kept = NewestProtectors(cache), YoungPods(cache), SilentCells(cache)
+        writer = ProtectorWriter(core, own.defaults, counted, *kept)
         seconds = settings.timeout_seconds * _SHARE
         for cell, kubeconfig in own.cells.items():
             webhook = CellWebhook(cell, await api_of(kubeconfig), cache, writer, counted, seconds)

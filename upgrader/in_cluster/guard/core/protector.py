@@ -104,7 +104,10 @@ class Cell:
 
 @dataclass(frozen=True)
 class Protector:
-    """A PodProtector. `aggregation`: which pods count; `selector`: which of them are protected."""
+    """A PodProtector. `aggregation`: which pods count; `selector`: which of them are protected.
+
+    `silent`: cells of which nothing is known any more; not stored, but set to decide.
+    """
 
     namespace: str
     name: str
@@ -114,14 +117,17 @@ class Protector:
     min_ready_seconds: int = 0
     tuning: Tuning = Tuning()
     cells: tuple[Cell, ...] = ()
+    silent: frozenset[str] = frozenset()
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
 
     @property
     def counts(self) -> Counts:
-        """All cells together, without those whose pods another selector has counted: of its own, none is known yet."""
-        return sum((c.counts for c in self.cells if not self.is_uncounted(c)), Counts())
+        """All cells together, without silent ones, and those whose pods another selector has counted: none of its own
+        is known yet.
+        """
+        return sum((c.counts for c in self.cells if not (c.name in self.silent or self.is_uncounted(c))), Counts())
 
     @property
     def lag(self) -> int:
@@ -269,7 +275,7 @@ def judge(request: Request, protector: Protector) -> Judgement:
     audit = {REJECTED_BY: str(protector)}
     least = protector.min_available or -math.inf  # with 0, no pod has to stay, even before the first count
     if healthy <= least:
-        few = f"PodProtector {protector} reports too few available replicas to admit pod deletion"
+        few = f"PodProtector {protector} reports too few available replicas to admit pod deletion{_silence(protector)}"
         return Judgement(deny(TOO_MANY_REQUESTS, few, audit), "Rejected")
     most = protector.tuning.max_concurrent_lag
     if healthy - lag <= least or 0 < most <= lag:
@@ -277,6 +283,17 @@ def judge(request: Request, protector: Protector) -> Judgement:
         # `kubectl drain` gives up on anything but 429.
         return Judgement(deny(TOO_MANY_REQUESTS if request.eviction else CONFLICT, full, audit), "NeedRetry")
     return Judgement(allow(), "NewDisruption", reserves=True)
+
+
+def _silence(protector: Protector) -> str:
+    if not protector.silent:
+        return ""
+    which = (
+        f"cell {min(protector.silent)}"
+        if len(protector.silent) == 1
+        else f"cells {', '.join(sorted(protector.silent))}"
+    )
+    return f": the pods of the {which} don't count, as no aggregator has counted them for five minutes"
 
 
 def _healthy(counts: Counts, criterion: str) -> int:

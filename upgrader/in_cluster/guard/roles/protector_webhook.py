@@ -34,6 +34,7 @@ from upgrader.in_cluster.guard.guard_errors import ApiAway, ApiRefused, NotFound
 from upgrader.in_cluster.guard.roles.ledger_writer import Judge, LedgerWriter, Memory, all_agree
 from upgrader.in_cluster.guard.roles.pods_of_cell import PODS
 from upgrader.in_cluster.guard.roles.protector_cache import POD_PROTECTORS, ProtectorCache
+from upgrader.in_cluster.guard.roles.silent_cells import SilentCells
 from upgrader.in_cluster.guard.roles.young_pods import YoungPods
 from upgrader.in_cluster.guard.runtime.api_client import Api
 from upgrader.in_cluster.guard.runtime.informer import Key
@@ -48,8 +49,8 @@ _UNMATCHED = Judgement(allow(), "Unmatched")
 class _Books:
     """A PodProtector stores its own reservations."""
 
-    def __init__(self, defaults: Tuning, metrics: ProtectorMetrics, young: YoungPods) -> None:
-        self._defaults, self._metrics, self._young = defaults, metrics, young
+    def __init__(self, defaults: Tuning, metrics: ProtectorMetrics, young: YoungPods, silent: SilentCells) -> None:
+        self._defaults, self._metrics, self._young, self._silent = defaults, metrics, young, silent
         self.tries: dict[str, int] = {}
 
     @property
@@ -68,7 +69,11 @@ class _Books:
         return status(book, item.get("status"))
 
     async def judge_of(self, item: Object, requests: Sequence[Request], now: float) -> Judge[Protector]:
-        return lambda request, protector: judge(request, self._young.still(protector))
+        def judged(request: Request, protector: Protector) -> Judgement:
+            assert isinstance(request, ProtectorRequest)
+            return judge(request, self._silent.left_out(self._young.still(protector), request.cell))
+
+        return judged
 
     def tried(self, requests: Sequence[Request]) -> None:
         if requests:
@@ -84,9 +89,15 @@ class ProtectorWriter(LedgerWriter[Protector]):
     """Asks protectors, and records what they allow; one for a process."""
 
     def __init__(
-        self, core: Api, defaults: Tuning, metrics: ProtectorMetrics, newest: Memory, young: YoungPods
+        self,
+        core: Api,
+        defaults: Tuning,
+        metrics: ProtectorMetrics,
+        newest: Memory,
+        young: YoungPods,
+        silent: SilentCells,
     ) -> None:
-        self._own, self._metrics = _Books(defaults, metrics, young), metrics
+        self._own, self._metrics = _Books(defaults, metrics, young, silent), metrics
         super().__init__(core, self._own, newest)
 
     async def ask(self, budget: Key, request: Request, seconds: float) -> Judgement:
