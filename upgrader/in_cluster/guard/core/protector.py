@@ -55,6 +55,9 @@ REJECTED_BY = "reject-by-podprotector"
 FORCED = "force-delete"
 """Keys of audit annotations, which the API server puts the webhook's name and a slash before, and allows one slash."""
 
+_OF_UNREADY = ("Running", "Scheduled")
+"""Criteria that pods meet which aren't Ready."""
+
 
 @dataclass(frozen=True)
 class Tuning:
@@ -243,11 +246,12 @@ def lost_already(subject: Pod, *, eviction: bool) -> Judgement | None:
     A pod that has ended (Succeeded, Failed) doesn't become Ready again, although its condition may still say Ready: who
     ends a pod without its kubelet, such as the garbage collector of pods, only writes the phase. A pod that isn't Ready
     may become Ready. If it does before it is deleted, the API server asks again. Before an eviction, the API server
-    reads the pod only after it has asked.
+    reads the pod only after it has asked. By the criterion Running or Scheduled, a pod that isn't Ready counts.
     """
     if subject.terminating:
         return Judgement(allow(), "AlreadyTerminating")
-    if subject.finished or (subject.ready_since is None and not eviction):
+    counts = subject.annotations.get(HEALTH_CRITERION) in _OF_UNREADY
+    if subject.finished or (subject.ready_since is None and not eviction and not counts):
         return Judgement(allow(), "AlreadyUnready")
     return None
 
@@ -257,7 +261,7 @@ def judge(request: Request, protector: Protector) -> Judgement:
 
     No clock decides: a Ready pod isn't available where the count says that it wasn't counted as such. It may go
     whatever there is, and is reserved all the same, as it may be counted before it is seen to go. So is a pod that
-    isn't Ready, if it is evicted, and one that only counts.
+    isn't Ready, if it is evicted or its criterion counts it, and one that only counts.
     """
     assert isinstance(request, ProtectorRequest)
     subject = request.pod

@@ -23,6 +23,7 @@ from upgrader.in_cluster.guard.core.protector import (
     ProtectorRequest,
     Tuning,
     judge,
+    lost_already,
     misdirected,
     pod_of_delete,
     request_for,
@@ -308,6 +309,22 @@ def test_a_protector_is_read_and_its_status_written() -> None:
         "aggregatedScheduled": 5,
         "aggregatedRunning": 5,
     }
+
+
+@pytest.mark.parametrize("criterion", ["Running", "Scheduled"])
+def test_a_pod_that_is_not_ready_is_recorded_where_it_counts(criterion: str) -> None:
+    """Seven run, of which five are Ready, and five must: after the two others, no Ready one may go before they are seen
+    to be gone. By other criteria they don't count, and nothing is written.
+    """
+    notes = {HEALTH_CRITERION: criterion}
+    unready = [_pod(f"web-u-{n}", ready_since=None, annotations=notes) for n in range(2)]
+    protector = _protector(5, Cell("a", Counts(7, 5, 5, 7, 7), 0.0))
+    asked = [_ask(each.name, pod=each) for each in unready]
+    asked.append(_ask("web-x-1", pod=_pod(annotations=notes), criterion=criterion))
+    assert _admit(protector, *asked)[0] == [0, 0, 409]
+    assert lost_already(unready[0], eviction=False) is None
+    for other in ({}, {HEALTH_CRITERION: "Ready"}, {HEALTH_CRITERION: "Available"}):
+        assert lost_already(replace(unready[0], annotations=other), eviction=False) is not None
 
 
 def test_pods_that_another_selector_has_counted_let_none_go() -> None:
