@@ -126,15 +126,19 @@ def reserved(buckets: tuple[Bucket, ...], uid: str, name: str, request: str, now
 
 
 def _with(requests: frozenset[str], request: str) -> frozenset[str]:
+    if not requests:
+        return frozenset({"", request})  # by Podseidon, which doesn't say to which request
     if request in requests or len(requests) < _MOST_REQUESTS:
         return requests | {request}
     return frozenset({"", request})
 
 
 def given_back(buckets: tuple[Bucket, ...], uid: str, requests: Collection[str]) -> tuple[Bucket, ...]:
-    """The buckets without these requests' part in this pod's; it stays while another request has one."""
-    left = (replace(b, requests=b.requests.difference(requests)) if b.uid == uid else b for b in buckets)
-    return tuple(b for b in left if b.uid != uid or b.requests)
+    """The buckets without these requests' part in this pod's; it stays while another request, or an unknown one, has
+    one.
+    """
+    left = (b if b.uid != uid or not b.requests else replace(b, requests=b.requests - {*requests}) for b in buckets)
+    return tuple(each for each, before in zip(left, buckets, strict=True) if each.requests or not before.requests)
 
 
 def without(buckets: Iterable[Bucket], uids: Collection[str], *, unknown: bool = False) -> tuple[Bucket, ...]:

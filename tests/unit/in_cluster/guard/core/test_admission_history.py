@@ -110,6 +110,15 @@ def test_a_bucket_of_podseidons_own_counts() -> None:
     assert bucket({"startTime": "1970-01-01T00:00:05Z", "counter": 9}).last == 5.0
 
 
+def test_a_place_of_an_unknown_request_is_given_back_by_no_other() -> None:
+    """Podseidon, whose record guard takes over, doesn't write to whom a deletion was allowed: it may still happen when
+    a second request for the pod is refused by another PodProtector.
+    """
+    one = Bucket(5.0, "u")
+    assert given_back((one,), "u", {"r"}) == (one,)
+    assert total(given_back(reserved((one,), "u", "web-0", "r", 6.0), "u", {"r"})) == 1
+
+
 def test_a_request_is_kept_with_its_pod() -> None:
     """So that another process can give it back."""
     (one,) = reserved((), "u", "web-0", "r1", 5.0)
