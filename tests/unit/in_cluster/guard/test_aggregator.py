@@ -420,6 +420,26 @@ def test_a_deletion_that_was_seen_goes_with_the_pod() -> None:
     run(test)
 
 
+def test_a_pod_that_a_restored_etcd_brings_back_is_counted_again() -> None:
+    """Struck off because the API said that it was gone, it is there again, with its UID, in the backup of a moment
+    before: ten minutes later no cache that lags can be the reason.
+    """
+
+    async def test(world: World) -> None:
+        put(world.api, protector(cells={"a": counted(2, bucket("uid-x", "r", name="x"))}), pod("y"))
+        await world.see()
+        await world.look()
+        assert (world.counts(), buckets(world.api)) == ((1, 1), [])
+        put(world.api, pod("x"))
+        for seconds, count in ((0.0, 1), (599.0, 1), (600.0, 2)):
+            world.now = 2000.0 + seconds
+            await world.see()
+            await world.look()
+            assert world.counts() == (count, count)
+
+    run(test)
+
+
 @pytest.mark.parametrize("named", [True, False])
 def test_a_uid_that_it_never_saw_is_read_first(named: bool) -> None:
     """By its name, or among all where podseidon has written none; gone by the API's word, it is struck off; there by

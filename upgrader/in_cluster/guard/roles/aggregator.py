@@ -43,6 +43,10 @@ _AGAIN_SECONDS = 10.0
 _FRESH_SECONDS = 30.0
 """How soon a protector's time is written again if nothing changes, to show that its pods are still counted."""
 _MOST_LEFT = 20_000
+_LEFT_SECONDS = 600.0
+"""For how long the API's word counts for more than the cache, which doesn't lag so long: it is listed after each watch
+that tells nothing. An etcd that was restored from a backup may have such pods again.
+"""
 _LONGEST_QUERY = 4096
 """Of a selector in a list's URL, which proxies refuse to pass on if it is long; without it, all pods are listed."""
 
@@ -80,7 +84,8 @@ class Aggregator:
         self._members: dict[Key, tuple[Selector, dict[str, Pod]]] = {}
         """The cached pods that each protector counts, with its selector: no protector has to search all pods."""
         self._became_ready: dict[str, float] = {}
-        self._left: OrderedDict[str, None] = OrderedDict()
+        self._left: OrderedDict[str, float] = OrderedDict()
+        """The pods of which the API has said that they are gone, or go, and when: the cache may not know it yet."""
         self._pods: PodsOfCell | None = None
         self._protectors = protectors
         protectors.tell(self._protector_changed)
@@ -226,7 +231,8 @@ class Aggregator:
         assert self._pods is not None
         now, pods = self._clock(), self._counted(protector) if listed is None else listed
         allowed_for = self._allowed_for(protector, now)
-        left = {uid: None for uid in (*allowed_for, *pods) if uid in self._left}
+        since = now - _LEFT_SECONDS
+        left = {uid: None for uid in (*allowed_for, *pods) if self._left.get(uid, since) > since}
         for uid in protector.cell(self._cell).young & pods.keys():
             self._became_ready.setdefault(uid, now)  # the previous leader saw it
         seen = Seen(
@@ -301,9 +307,10 @@ class Aggregator:
         return found
 
     def _remember(self, uid: str, found: Pod | None) -> None:
-        """A pod that has left doesn't come back: a stale cache may still have it, or see it come and go."""
+        """A stale cache may still have a pod that has left, or see it come and go."""
         if found is None or found.terminating or found.finished:
-            self._left[uid] = None
+            self._left[uid] = self._clock()
+            self._left.move_to_end(uid)
             if len(self._left) > _MOST_LEFT:
                 self._left.popitem(last=False)
 
