@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -252,6 +252,49 @@ def test_after_a_long_silence_it_lists_instead_of_waiting_for_a_bookmark() -> No
             await asyncio.sleep(0.001)
         task.cancel()
         assert [call.partition(" ")[0] for call in api.calls[:3]] == ["page", "watch", "page"]
+
+    asyncio.run(run())
+
+
+class Ending(FakeApi):
+    """Whose watches last for a minute and tell nothing; they end in good order, or break off as if nothing answered."""
+
+    def __init__(self, *, breaks_off: bool) -> None:
+        super().__init__()
+        self.seconds, self.breaks_off = 0.0, breaks_off
+        self.asked: Callable[[], None] = lambda: None
+
+    async def watch(self, *of: Any, **options: Any) -> AsyncIterator[dict[str, Any]]:
+        self._check("watch", "")
+        self.seconds += 65.0 if self.breaks_off else 60.0
+        self.asked()
+        await asyncio.sleep(0)
+        if self.breaks_off:
+            raise ApiAway("no answer in time")
+        for each in list[dict[str, Any]]():
+            yield each
+
+
+@pytest.mark.parametrize("breaks_off", [False, True], ids=["quiet", "dead"])
+def test_a_quiet_cluster_is_known_and_a_dead_watch_is_not_trusted(breaks_off: bool) -> None:
+    """Where no object changes for an hour, and no bookmark comes, a list a minute says that all is as it was. Where
+    watches break off and no list comes either, nothing is known any more after three minutes.
+    """
+
+    async def run() -> None:
+        api, known = Ending(breaks_off=breaks_off), list[bool]()
+        api.put(PODS, pod("a"), "shop")
+        informer = Informer(api, PODS, keep=whole, backoff=Backoff(0.0, 0.0), clock=lambda: api.seconds)
+        api.asked = lambda: known.append(not informer.why_not)
+        if breaks_off:
+            api.next_answer("page", None, *[ApiAway("refused")] * 5)
+        task = asyncio.create_task(informer.run())
+        while len(known) < (3 if breaks_off else 60) or (breaks_off and api.answers["page"]):
+            await asyncio.sleep(0)
+        lists = sum(call.startswith("page") for call in api.calls)
+        task.cancel()
+        assert known[:3] == [True, True, not breaks_off]
+        assert breaks_off or (all(known) and lists >= len(known) - 1)
 
     asyncio.run(run())
 
