@@ -27,7 +27,8 @@ LABELLED = {"matchLabels": {"app": "web"}}
 class World:
     """An aggregator of the cell `a` that leads; protectors and pods are in one cluster. Its clock is the test's."""
 
-    def __init__(self) -> None:
+    def __init__(self, labels: str = "") -> None:
+        """`labels`: of the pods that it follows; its cache has all of them."""
         self.api, self.metrics = FakeApi(), Metrics()
         self.now = 2000.0
         self.set_by = 0.0
@@ -46,8 +47,9 @@ class World:
             now=lambda: self.now + self.set_by,
             clock=lambda: self.now,
             chance=lambda: 0.0,
+            labels=labels,
         )
-        self.pods = PodsOfCell(self.api, [], "", self.role._pod_changed, lambda: self.now)
+        self.pods = PodsOfCell(self.api, [], labels, self.role._pod_changed, lambda: self.now)
         self.role._pods = self.pods
 
     async def see(self) -> None:
@@ -695,6 +697,24 @@ def test_pods_are_first_counted_as_the_api_has_them(edited: bool) -> None:
         assert world.counts()[0] < 3 and "uid-x" in world.role._left and "uid-z" not in world.role._left
 
     run(test)
+
+
+def test_only_pods_that_are_followed_are_counted_first() -> None:
+    """Of others, nothing would tell later that they go. A selector that is too long for an address is left out of it,
+    and decides all the same.
+    """
+
+    async def whole() -> None:
+        world, values = World("cell=a"), [f"{'x' * 60}{number}" for number in range(10, 40)]
+        unmet = [{"key": f"label-{number}", "operator": "NotIn", "values": values} for number in range(10)]
+        long = {"matchLabels": {"app": "web"}, "matchExpressions": unmet}
+        put(world.api, protector(selector=long), pod("x"))
+        put(world.api, *(pod(name, labels={"app": app, "cell": "a"}) for name, app in (("y", "web"), ("z", "other"))))
+        await world.see()
+        await world.look()
+        assert world.counts() == (1, 1)
+
+    asyncio.run(whole())
 
 
 def test_a_pod_that_goes_before_the_watch_knows_its_selector_is_counted_no_more() -> None:

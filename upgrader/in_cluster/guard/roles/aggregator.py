@@ -296,10 +296,11 @@ class Aggregator:
         return found if found is not None and found.uid == uid else None
 
     async def _listed(self, protector: Protector, spec: Mapping[str, Any]) -> dict[str, Pod]:
-        """The protector's pods, as the API has them. `spec`: of the API's object."""
+        """The protector's pods among those that are followed, as the API has them. `spec`: of the API's object."""
         cached, wider = dict(self._counted(protector)), spec.get("aggregationSelector")
         query = selector_query(spec["selector"] if wider is None else wider)
-        found = await self._all(protector.namespace, query if len(query) <= _LONGEST_QUERY else "")
+        labels = ",".join(filter(None, (self._labels, query if len(query) <= _LONGEST_QUERY else "")))
+        found = await self._all(protector.namespace, labels)
         for uid, known in cached.items():
             # One that isn't listed is gone, or has other labels by now.
             there = found.get(uid) or await self._present(uid, known.name, protector.namespace)
