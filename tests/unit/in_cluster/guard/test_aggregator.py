@@ -27,9 +27,9 @@ LABELLED = {"matchLabels": {"app": "web"}}
 class World:
     """An aggregator of the cell `a` that leads; protectors and pods are in one cluster. Its clock is the test's."""
 
-    def __init__(self, labels: str = "") -> None:
-        """`labels`: of the pods that it follows; its cache has all of them."""
-        self.api, self.metrics = FakeApi(), Metrics()
+    def __init__(self, labels: str = "", api: FakeApi | None = None) -> None:
+        """`labels`: of the pods that it follows; its cache has all of them. `api`: that another one has, too."""
+        self.api, self.metrics = api or FakeApi(), Metrics()
         self.now = 2000.0
         self.set_by = 0.0
         """By how many seconds the clock of the day was set."""
@@ -695,6 +695,36 @@ def test_pods_are_first_counted_as_the_api_has_them(edited: bool) -> None:
         await see(world.cache)
         await world.look()
         assert world.counts()[0] < 3 and "uid-x" in world.role._left and "uid-z" not in world.role._left
+
+    run(test)
+
+
+def test_a_leader_that_was_stopped_before_it_wrote_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has seen a pod become Ready, and was stopped for as long as another one needs to lead, and as the pod needs to
+    fail again. The other one has nothing new to write; it writes all the same, so that the late write is a conflict.
+    """
+
+    async def test(world: World) -> None:
+        put(world.api, protector(), pod("x"), pod("y", ready=False))
+        await world.see()
+        await world.look()
+        await world.see()
+        put(world.api, pod("y"))
+        await world.see_pods()
+        plain = world.api.replace
+
+        async def late(*of: Any, **options: Any) -> Any:
+            monkeypatch.undo()
+            put(world.api, pod("y", ready=False))
+            other = World(api=world.api)
+            await other.see()
+            await other.look()
+            world.leadership.is_sure = False
+            return await plain(*of, **options)
+
+        monkeypatch.setattr(world.api, "replace", late)
+        await world.look()
+        assert world.counts() == (2, 1)
 
     run(test)
 

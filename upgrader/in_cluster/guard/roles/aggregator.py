@@ -2,7 +2,8 @@
 `core.aggregation`.
 
 A new leader first lists the cell's pods. So it knows at least as much as its predecessor, and doesn't count a pod again
-whose deletion was already removed from the record.
+whose deletion was already removed from the record. It writes each PodProtector once, if only the time: a late write of
+a predecessor that was stopped for a while, and doesn't know yet that it no longer leads, is then a conflict.
 """
 
 from __future__ import annotations
@@ -79,6 +80,8 @@ class Aggregator:
         self._metrics, self._now, self._clock, self._chance = metrics, now, clock, chance
         self._queue = WorkQueue[Key]()
         self._busy: set[Key] = set()
+        self._wrote: set[Key] = set()
+        """The protectors that it has written since it leads."""
         self._failing: dict[Key, Backoff] = {}
         self._noticed: dict[Key, dict[tuple[str, frozenset[str]], float]] = {}
         self._members: dict[Key, tuple[Selector, dict[str, Pod]]] = {}
@@ -98,6 +101,7 @@ class Aggregator:
 
     async def _work(self) -> None:
         self._members.clear()
+        self._wrote.clear()
         self._became_ready.clear()  # what pods did while another one led isn't known
         self._pods = pods = PodsOfCell(self._worker, self._namespaces, self._labels, self._pod_changed, self._now)
         try:
@@ -158,6 +162,7 @@ class Aggregator:
         else:
             self._noticed.pop(key, None)
             self._members.pop(key, None)
+            self._wrote.discard(key)
 
     def _soon(self, protector: Protector) -> None:
         seconds = protector.tuning.aggregation_rate * (0.5 + self._chance() / 2)
@@ -202,13 +207,14 @@ class Aggregator:
             if found.to_list:
                 listed = await self._listed(protector, item["spec"])
                 found = self._aggregate(protector, read, listed)
-            if not self._is_new(protector, found.cell):
+            if key in self._wrote and not self._is_new(protector, found.cell):
                 break
             if not self._leadership.sure():
                 raise ApiAway("this replica may have lost leadership")
             content = status(protector.with_cell(found.cell), item.get("status"))
             try:
                 await self._core.replace(POD_PROTECTORS, {**item, "status": content}, key[0], subresource="status")
+                self._wrote.add(key)
                 break
             except NotFound:
                 return
