@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from upgrader.onhost.common.questions import Failed
+from upgrader.onhost.rehearsal.unwatched import first
 
 _SECONDS = 60.0
 _FIRST, _MOST = 25, 250
@@ -110,10 +111,14 @@ def _objects(text: str, at: int, resource: Resource) -> tuple[list[Listed], int]
 
 
 class Api:
-    """One server. Each thread has a connection of its own. Every method raises Failed if it doesn't answer."""
+    """One server. Each thread has a connection of its own. Every method raises Failed if it doesn't answer.
 
-    def __init__(self, name: str, port: int, token: str, certificate: str) -> None:
+    `revision`: of its etcd, with what `unwatched` has written there.
+    """
+
+    def __init__(self, name: str, port: int, token: str, certificate: str, revision: int = 0) -> None:
         self.name = name
+        self._revision = revision
         self._port = port
         self._authorization = f"Bearer {token}"
         self._tls = ssl.create_default_context(cafile=certificate)
@@ -192,6 +197,7 @@ class Api:
         labels.
         """
         selected = f"&labelSelector={quote(selector)}" if selector else ""
+        at = at or first(resource.group, resource.plural, self._revision)
         path = f"{resource.path()}?limit={limit}&continue={quote(at)}{selected}"
         status, answer = self._exchange("GET", path, None)
         if status != 200:

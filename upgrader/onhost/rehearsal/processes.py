@@ -140,6 +140,11 @@ class Etcd:
         answer = self._ask("/v3/kv/deleterange", {"key": _text(first), "range_end": _text(end)})
         return int(answer["header"]["revision"])
 
+    def put(self, key: str, value: str) -> int:
+        """Write a key; returns the revision afterwards. Raises Failed."""
+        answer = self._ask("/v3/kv/put", {"key": _text(key.encode()), "value": _text(value.encode())})
+        return int(answer["header"]["revision"])
+
     def _ask(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=_ASK_SECONDS)
         with contextlib.closing(connection):

@@ -28,6 +28,7 @@ from upgrader.onhost.rehearsal.isolation import require_isolation
 from upgrader.onhost.rehearsal.processes import Etcd, Processes, copy_data
 from upgrader.onhost.rehearsal.receive import receive
 from upgrader.onhost.rehearsal.room import require_disk, require_memory
+from upgrader.onhost.rehearsal.unwatched import KEYS, UNREADABLE, block_informers, only_these
 from upgrader.onhost.rehearsal.yaml_keys import key_pattern
 
 _START_SECONDS = 180.0
@@ -130,7 +131,7 @@ def _served(asked: dict[str, Any], processes: Processes, until: float) -> dict[s
             ],
             _garbage(name, asked["memory"]),
         )
-        starting = _Starting(name, secure, token, os.path.join(certificates, "apiserver.crt"))
+        starting = _Starting(name, secure, token, os.path.join(certificates, "apiserver.crt"), revision)
         missing = processes.wait(name, starting.lacks_more_than_informers, _START_SECONDS)
         if missing:
             return _not_started(name, missing)
@@ -141,7 +142,10 @@ def _served(asked: dict[str, Any], processes: Processes, until: float) -> dict[s
     found = [_not_started(name, missing)["findings"][0] for name, missing in unsynced if missing]
     # Admission refuses everything until it has its informers, so that only reading is of use.
     comparison.run(write=not found)
-    return {"findings": [*found, *comparison.findings()], "counts": comparison.counts}
+    compared = comparison.findings()
+    if not found and block_informers(compared):
+        found = _not_started("target", _LACKS.format(_INFORMERS))["findings"]
+    return {"findings": [*found, *compared], "counts": comparison.counts}
 
 
 def _garbage(name: str, memory: int) -> dict[str, str]:
@@ -159,7 +163,9 @@ def _not_started(name: str, missing: str) -> dict[str, Any]:
 
 
 def _start_etcd(asked: dict[str, Any], processes: Processes, name: str, program: str) -> int:
-    """Start one; returns the revision of its data, without what could not be reached."""
+    """Start one; returns the revision of its data, without what could not be reached, and with what keeps pods and
+    Secrets out of memory.
+    """
     port = _PORTS[name][0]
     words = [
         program,
@@ -177,14 +183,17 @@ def _start_etcd(asked: dict[str, Any], processes: Processes, name: str, program:
     missing = processes.wait(f"etcd-{name}", etcd.missing, _START_SECONDS)
     if missing:
         raise Failed(f"the scratch etcd does not serve the copy: {missing}")
-    return max(etcd.delete_below(asked["servers"][name]["prefix"] + folder) for folder in _BYPASSED)
+    prefix = asked["servers"][name]["prefix"]
+    for folder in _BYPASSED:
+        etcd.delete_below(prefix + folder)
+    return max(etcd.put(prefix + key, UNREADABLE) for key in KEYS)
 
 
 class _Starting:
     """A server that may not have its certificate yet."""
 
-    def __init__(self, name: str, port: int, token: str, certificate: str) -> None:
-        self._of = name, port, token, certificate
+    def __init__(self, name: str, port: int, token: str, certificate: str, revision: int) -> None:
+        self._of = name, port, token, certificate, revision
 
     def api(self) -> Api:
         return Api(*self._of)
@@ -210,6 +219,8 @@ def _lacking(api: Api) -> str:
     except Failed as error:
         return str(error)
     lacking = re.findall(r"(?m)^\[-\](\S+)", str(answer.get("message")))
+    if lacking == [_INFORMERS] and only_these(str(api.ask("GET", f"/readyz/{_INFORMERS}")[1].get("message"))):
+        return ""
     return "" if status == 200 else _LACKS.format(", ".join(lacking) or f"status {status}")
 
 
