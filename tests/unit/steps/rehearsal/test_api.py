@@ -13,6 +13,7 @@ import pytest
 from upgrader.onhost.common.questions import Failed
 from upgrader.onhost.rehearsal import api
 from upgrader.onhost.rehearsal.api import Api, Listed, Page, Resource
+from upgrader.onhost.rehearsal.unwatched import first
 
 PODS = Resource("", "pods", "v1", "Pod", True, ("list", "update"))
 WIDGETS = Resource("example.com", "widgets", "v1", "Widget", True, ("list", "update"))
@@ -77,6 +78,17 @@ def test_objects_are_sent_as_they_were_listed(connections: Connections) -> None:
     found = page.found[1]
     assert found.body.decode() == f'{{"kind":"Pod","apiVersion":"v1",{ITEM[1:]}'
     assert found.item == json.loads(found.body) and found.item["metadata"]["name"] == "é"
+
+
+def test_lists_of_pods_begin_after_what_keeps_them_out_of_memory(connections: Connections) -> None:
+    """Of a server whose etcd has that: the first page would be refused."""
+    connections.answers = [(200, typed(ITEM))] * 2
+    for resource in (PODS, WIDGETS):
+        Api("target", 1, "token", "a certificate", 7).page(resource, "")
+    assert [path for _, path, _ in connections.sent] == [
+        f"/api/v1/pods?limit=25&continue={first('', 'pods', 7)}",
+        "/apis/example.com/v1/widgets?limit=25&continue=",
+    ]
 
 
 def test_pages_of_large_objects_have_few() -> None:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import base64
 import json
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from upgrader.onhost.rehearsal import rehearse
+from upgrader.onhost.rehearsal.processes import Etcd
 from upgrader.onhost.rehearsal.unwatched import KEYS, block_informers, first, only_these
 
 
@@ -43,3 +47,38 @@ def test_real_objects_that_can_not_be_read_keep_the_target_from_getting_ready() 
     """On the cluster itself, its informers have nothing before them."""
     assert block_informers([{"what": "added", "resource": "pods"}, {"what": "unreadable", "resource": "secrets"}])
     assert not block_informers([{"what": "unreadable", "resource": "configmaps"}, {"what": "gone", "resource": "pods"}])
+
+
+def test_a_scratch_etcd_has_them_below_the_servers_prefix(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is written last: what is stored after its revision is the servers' own."""
+    sent: list[tuple[str, str]] = []
+
+    def ask(_: Etcd, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        sent.append((path, base64.b64decode(body["key"]).decode()))
+        return {"header": {"revision": str(len(sent))}}
+
+    monkeypatch.setattr(Etcd, "_ask", ask)
+    processes: Any = SimpleNamespace(start=lambda *_: None, wait=lambda *_: "")
+    asked = {"work": "/work", "servers": {"target": {"prefix": "/other"}}}
+    assert rehearse._start_etcd(asked, processes, "target", "etcd") == len(sent)
+    assert sent[-2:] == [("/v3/kv/put", f"/other{key}") for key in KEYS]
+    assert {path for path, _ in sent[:-2]} == {"/v3/kv/deleterange"}
+
+
+NOT_READY = "[+]ping ok\n[-]informer-sync failed: reason withheld\n"
+
+
+@pytest.mark.parametrize(
+    ("said", "informers", "missing"),
+    [
+        (NOT_READY, "[*v1.Secret *v1.Pod]", ""),
+        (NOT_READY, "[*v1.Secret *v1.Namespace]", "it is not ready: informer-sync"),
+        (f"[-]etcd failed: reason withheld\n{NOT_READY}", "[*v1.Pod]", "it is not ready: etcd, informer-sync"),
+    ],
+)
+def test_a_server_is_ready_without_them(said: str, informers: str, missing: str) -> None:
+    """But not if it lacks anything else."""
+    why = f"internal server error: 2 informers not started yet: {informers}"
+    answers = {"/readyz?verbose": said, "/readyz/informer-sync": why}
+    api: Any = SimpleNamespace(ask=lambda _, path: (500, {"message": answers[path]}))
+    assert rehearse._lacking(api) == missing
