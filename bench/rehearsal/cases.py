@@ -197,7 +197,7 @@ CASES: Mapping[str, Case] = {
 """Those with a mistake, then those without any."""
 
 MEASURED: Mapping[str, Case] = {
-    f"{count:,} objects": Case("ten pods of each ReplicaSet, for each two ConfigMaps", f"{count:,} objects")
-    for count in SCALES
+    f"{count:,} objects": Case(f"for each ReplicaSet, {pods} pods and {others} ConfigMaps", f"{count:,} objects")
+    for count, (pods, others) in SCALES.items()
 }
 """Without a mistake, and large: only `--only` runs them."""
