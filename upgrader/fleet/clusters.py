@@ -143,7 +143,11 @@ def private_kubeconfig(used: UsedKubeconfig) -> Iterator[Path]:
     """A file of it for a moment, which no one else can read or change. Raises UsageError."""
     with private_folder() as folder:
         kubeconfig = folder / "kubeconfig"
-        keep_kubeconfig(used, kubeconfig)
+        try:
+            kubeconfig.touch(mode=0o600, exist_ok=False)
+            kubeconfig.write_bytes(used.content)
+        except OSError as error:
+            raise UsageError(f"{kubeconfig} can't be written: {error.strerror}") from error
         yield kubeconfig
 
 

@@ -53,13 +53,17 @@ def plain_digest(_name: str) -> Digest:
 
 def identity(path: Path) -> tuple[int, int] | None:
     """What tells a file or folder from all others, however its path is spelled; None where there is none."""
+    found = _there(path)
+    return (found.st_dev, found.st_ino) if found else None
+
+
+def _there(path: Path) -> os.stat_result | None:
     try:
-        found = path.stat()
+        return path.stat()
     except OSError as error:
         if error.errno in _NOTHING:
             return None
         raise
-    return found.st_dev, found.st_ino
 
 
 def file_digests(
@@ -95,17 +99,18 @@ def file_digests(
 
     def of(path: Path, name: str) -> Iterator[tuple[str, str]]:
         nonlocal read
-        if path.is_symlink():
+        if is_link := path.is_symlink():
             if visitor:
                 visitor.link(path)
             leads = os.readlink(path).removeprefix(copied_below)
             if relative_links and leads.startswith(os.sep):
                 leads = os.path.relpath(leads, os.path.realpath(path.parent))
             yield f"link {name}", _digest(new_digest(f"link {name}"), os.fsencode(leads))
-        place = identity(path)
-        if place is None or (path.name == _GIT and not path.is_symlink()):
+        found = _there(path)
+        if found is None or (path.name == _GIT and not is_link):
             return
-        if left_out.get(place) == os.path.realpath(path):
+        place, mode = (found.st_dev, found.st_ino), found.st_mode
+        if place in left_out and left_out[place] == os.path.realpath(path):
             if not another_name(path):
                 return
             if path.is_dir():
@@ -113,7 +118,6 @@ def file_digests(
                     f"{path} leads to {os.path.realpath(path)}, which an approval can't cover",
                     remedy="Remove the link.",
                 )
-        mode = path.stat().st_mode
         if stat.S_ISDIR(mode):
             if visitor:
                 visitor.content(path)
@@ -123,7 +127,7 @@ def file_digests(
                 for child in sorted(os.listdir(path)):
                     yield from of(path / child, f"{name}/{child}" if name else child)
         elif stat.S_ISREG(mode):
-            read += path.stat().st_size
+            read += found.st_size
             if most_bytes is not None and read > most_bytes:
                 raise UsageError(
                     f"{root} has more than {most_bytes} bytes of inputs", remedy="Move large files out of the folder."
