@@ -10,9 +10,12 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.unit.adopt.kubeadm_pods import kubeadm_facts, kubeadm_pod, volume
+from tests.unit.adopt.kubeadm_cluster import facts
+from tests.unit.adopt.kubeadm_pods import FLAGS, kubeadm_facts, kubeadm_pod, volume
 from upgrader.adapters.helm import HelmAdapter
 from upgrader.adopt.derive import derive_values
+from upgrader.adopt.facts import KubeadmFacts
+from upgrader.adopt.same_everywhere import check_same_everywhere
 from upgrader.adopt.static_pod_parts import check_static_pods
 from upgrader.adopt.undo_differences import check_undo, released_in
 from upgrader.adopt.values import base_values, extra_args
@@ -118,7 +121,25 @@ def test_a_flag_with_a_variable_from_elsewhere_is_refused_by_the_variable() -> N
     pod = kubeadm_pod("kube-apiserver", {"secure-port": "$(PORT)"}, container={"env": env})
     with pytest.raises(Blocked, match="has the environment variable PORT with `valueFrom`") as caught:
         check_static_pods(kubeadm_facts(pod).controllers)
-    assert "Set the variable's value directly" in caught.value.remedy
+    assert "into the flags that refer to the variable, and remove the variable" in caught.value.remedy
+
+
+def test_an_own_address_from_a_variable_can_be_written_out_on_several_controllers() -> None:
+    """As the remedy says: into the flag. As the value of a variable, it would differ from controller to controller."""
+    own = [f"10.0.0.{number}" for number in (1, 2)]
+
+    def known(flag: str, env: bool) -> KubeadmFacts:
+        pods = [
+            kubeadm_pod(
+                "kube-apiserver", address=flag.format(each), container=_container(("POD_IP", each)) if env else {}
+            )
+            for each in own
+        ]
+        return facts(*({**{name: kubeadm_pod(name) for name in FLAGS}, "kube-apiserver": pod} for pod in pods))
+
+    check_same_everywhere(known("{}", env=False))
+    with pytest.raises(Blocked, match="controller-2 differs from controller-1 in its variables"):
+        check_same_everywhere(known("$(POD_IP)", env=True))
 
 
 def test_a_variable_may_be_a_word_of_the_command_line() -> None:
