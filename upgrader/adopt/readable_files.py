@@ -22,6 +22,8 @@ from upgrader.ports import Hosts
 __all__ = ["chain_of", "check_readable", "closed_folders", "named_in_flags"]
 
 _API = "kube-apiserver"
+_SNI = "tls-sni-cert-key"
+"""`CERTIFICATE,KEY:NAME,NAME`: the one flag in which something else follows a path."""
 _FOLDER, _SOCKET, _FILE = 0o1, 0o2, 0o4
 """What reaching into a folder needs, connecting to a socket, and reading a file."""
 
@@ -93,7 +95,8 @@ def _paths(pod: StaticPod, by_file: Collection[str]) -> Iterator[str]:
 
 def named_in_flags(pod: StaticPod) -> set[str]:
     """What may be a path in a static pod's flags, some of which take several."""
-    return {part for values in pod.flags.values() for value in values for part in value.split(",")}
+    parts = ((name, part) for name, values in pod.flags.items() for value in values for part in value.split(","))
+    return {part.partition(":")[0] if name == _SNI else part for name, part in parts}
 
 
 def _chains(pod: StaticPod) -> Iterator[tuple[str, Mounted, list[str]]]:

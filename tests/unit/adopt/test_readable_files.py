@@ -39,6 +39,13 @@ def test_what_is_closed_to_root_is_named(files: Mapping[str, str], closed: str) 
     assert f"chown root {closed}" in caught.value.remedy and "nothing was changed" in caught.value.message
 
 
+@pytest.mark.parametrize("names", ["", ":api.example.org", ":api.example.org,*.example.org"])
+def test_a_key_before_the_names_that_it_is_for(names: str) -> None:
+    """`--tls-sni-cert-key` has them after a colon."""
+    with pytest.raises(Blocked, match=f"can't read {_KEY} "):
+        _check({**_ROOTS, _KEY: "8180 994 994"}, "tls-sni-cert-key", f"{_SSL}/node1.pem,{_KEY}{names}")
+
+
 @pytest.mark.parametrize(
     "files",
     [
