@@ -30,19 +30,12 @@ from jinja2.bccache import Bucket
 from jinja2.sandbox import SandboxedEnvironment
 from markupsafe import Markup, escape
 
+from upgrader.built_in_files import templates_folder
 from upgrader.errors import ConfigError
 from upgrader.model.redaction.printable import printable
 from upgrader.model.time_text import milliseconds
 
 __all__ = ["BUILT_IN", "Templates"]
-
-
-def templates_folder() -> Path:
-    """The templates inside the package (a wheel), or those of the repository that this checkout is."""
-    package = Path(__file__).parent
-    packed = package / "built_in_templates"
-    return packed if packed.is_dir() else package.parent / "templates"
-
 
 _FOLDER = templates_folder()
 _NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")

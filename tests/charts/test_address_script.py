@@ -12,7 +12,7 @@ import pytest
 
 from tests.charts.conftest import Render
 from tests.charts.test_kube_apiserver import API, ONE
-from upgrader.config.charts import charts_folder
+from upgrader.built_in_files import charts_folder
 
 SCRIPT = charts_folder() / "kube-apiserver" / "files" / "address.sh"
 

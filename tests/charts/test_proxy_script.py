@@ -15,7 +15,7 @@ import pytest
 
 from testkit.lab_cluster import until
 from testkit.waiting import stretched
-from upgrader.config.charts import charts_folder
+from upgrader.built_in_files import charts_folder
 
 SCRIPT = charts_folder() / "kube-apiserver" / "files" / "proxy.sh"
 NODE, PRIVATE = "127.77.0.1", "127.77.0.2"

@@ -13,7 +13,7 @@ import pytest
 from testkit.lab_cluster import until
 from testkit.waiting import stretched
 from tests.charts.test_proxy_script import stopped
-from upgrader.config.charts import charts_folder
+from upgrader.built_in_files import charts_folder
 
 FILES = charts_folder() / "kube-apiserver" / "files"
 

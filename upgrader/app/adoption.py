@@ -26,7 +26,7 @@ from upgrader.app.finalize import refuse_unended
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.locking import HeldLock, cluster_lock, locked_folder
 from upgrader.app.wiring import Session, open_session
-from upgrader.config.charts import charts_folder
+from upgrader.built_in_files import charts_folder
 from upgrader.config.kubeconfig_context import server_addresses
 from upgrader.errors import Blocked, StepFailed
 from upgrader.model.cluster import Host

@@ -10,9 +10,8 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from upgrader.config.charts import charts_folder
+from upgrader.built_in_files import charts_folder, playbooks_folder
 from upgrader.config.kubeconfig import named_files
-from upgrader.config.playbooks import playbooks_folder
 from upgrader.engine.execution.input_files import (
     NewDigest,
     Visitor,

@@ -27,7 +27,7 @@ from upgrader.adapters.prometheus import PrometheusApi
 from upgrader.adapters.skopeo import copy_image, push_archive
 from upgrader.app.observe_cluster import observe
 from upgrader.app.values_edit import with_counts
-from upgrader.config.charts import charts_folder
+from upgrader.built_in_files import charts_folder
 from upgrader.config.inventory import load_cluster
 from upgrader.config.kubeconfig_context import find_context
 from upgrader.config.load import Overrides, load_settings

@@ -16,10 +16,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 from upgrader.app.run_inputs import input_digests, named_inputs
-from upgrader.config.charts import charts_folder
+from upgrader.built_in_files import charts_folder, playbooks_folder
 from upgrader.config.load import load_settings
 from upgrader.config.plain_file import open_plain
-from upgrader.config.playbooks import playbooks_folder
 from upgrader.config.yaml_document import KeyPath, all_in_one, read_mapping
 from upgrader.errors import UsageError
 from upgrader.model.settings import ReleaseSettings, Settings

@@ -11,11 +11,10 @@ from pathlib import Path
 
 import upgrader
 from upgrader.app.run_inputs import MOST_BYTES, inputs_digest
-from upgrader.config.charts import charts_folder
+from upgrader.built_in_files import charts_folder, playbooks_folder
 from upgrader.config.copied_folder import COPIES
 from upgrader.config.copied_kubeconfig import UsedKubeconfig, read_used
 from upgrader.config.load import load_settings
-from upgrader.config.playbooks import playbooks_folder
 from upgrader.engine.execution.input_files import digest_of, file_digests
 from upgrader.errors import UsageError
 from upgrader.fleet.approved_copies import copy_inputs, empty_copies, refuse_absolute_names, remove_copies

@@ -6,8 +6,9 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from upgrader.built_in_files import lab_folder
 from upgrader.errors import LabError
-from upgrader.lab.build_cache import built, cache_root, content_hash, definitions
+from upgrader.lab.build_cache import built, cache_root, content_hash
 from upgrader.lab.golang import Module, build_module, go_command
 from upgrader.lab.oci_archive import native_architecture
 from upgrader.lab.progress_port import LabProgress
@@ -50,7 +51,7 @@ def _kubernetes_module(version: str) -> Module:
         path="k8s.io/kubernetes",
         version=version,
         programs={"kubernetes": ".", "kubeadm": "./kubeadm"},
-        sources=definitions() / "modules" / "kubernetes",
+        sources=lab_folder() / "modules" / "kubernetes",
         ldflags=version_flags(version),
         staging=True,
         seconds=540,
@@ -150,13 +151,13 @@ class Binaries:
 
     def pause(self) -> Path:
         """The folder with pause."""
-        sources = definitions() / "modules" / "pause"
+        sources = lab_folder() / "modules" / "pause"
         module = Module("pause", "", content_hash([sources]), {"pause": "."}, sources=sources, seconds=5)
         return _built("pause", module.version, module, self._progress)
 
 
 def _sources_hash() -> str:
-    return content_hash([definitions() / "modules" / "kubernetes"])
+    return content_hash([lab_folder() / "modules" / "kubernetes"])
 
 
 def _link(name: str, program: Path) -> Path:

@@ -15,7 +15,9 @@ import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-__all__ = ["built", "cache_root", "content_hash", "definitions", "own_sources", "remove_tree"]
+from upgrader.built_in_files import lab_folder
+
+__all__ = ["built", "cache_root", "content_hash", "own_sources", "remove_tree"]
 
 
 def cache_root() -> Path:
@@ -24,20 +26,13 @@ def cache_root() -> Path:
     return Path(base) / "upgrader"
 
 
-def definitions() -> Path:
-    """The lab's sources: the folder inside the package (a wheel), or `lab/` of this checkout."""
-    package = Path(__file__).resolve().parents[1]
-    packed = package / "built_in_lab"
-    return packed if packed.is_dir() else package.parent / "lab"
-
-
 def own_sources(package: str) -> Path:
     """The modules of a package of `upgrader`, such as `in_cluster/guard`, as images contain them.
 
     Programs that run in a cluster need libraries that `upgrader` doesn't: a wheel contains them as part of the lab's
     sources, and not as modules.
     """
-    packed = definitions() / package
+    packed = lab_folder() / package
     return packed if packed.exists() else Path(__file__).resolve().parents[1] / package
 
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from upgrader import __version__
-from upgrader.lab.build_cache import content_hash, definitions, own_sources
+from upgrader.built_in_files import lab_folder
+from upgrader.lab.build_cache import content_hash, own_sources
 from upgrader.lab.debian import unpacked_layer
 from upgrader.lab.oci_archive import Image, layer_of_files, native_architecture
 from upgrader.lab.progress_port import LabProgress
@@ -17,7 +18,7 @@ __all__ = ["checkpointer_image", "guard_image", "requirements_of"]
 
 def requirements_of(name: str) -> Path:
     """The Python packages in an image, with their hashes."""
-    return definitions() / "images" / name / "requirements.txt"
+    return lab_folder() / "images" / name / "requirements.txt"
 
 
 def checkpointer_image(progress: LabProgress, architecture: str = "") -> Image:

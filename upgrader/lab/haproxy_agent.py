@@ -6,7 +6,8 @@ import shutil
 import zipfile
 from pathlib import Path
 
-from upgrader.lab.build_cache import built, cache_root, content_hash, definitions, own_sources
+from upgrader.built_in_files import lab_folder
+from upgrader.lab.build_cache import built, cache_root, content_hash, own_sources
 
 __all__ = ["AGENT_PACKAGES", "agent_folder", "agent_rights", "start_agent", "write_haproxy_agent"]
 
@@ -37,7 +38,7 @@ def write_haproxy_agent(folder: Path) -> None:
     """`haproxy-agent.pyz`, which needs Python, aiohttp and PyYAML; its unit, and its RBAC manifest."""
     folder.mkdir(parents=True, exist_ok=True)
     _write_archive(folder / "haproxy-agent.pyz")
-    for path in sorted((definitions() / "haproxy-agent").iterdir()):
+    for path in sorted((lab_folder() / "haproxy-agent").iterdir()):
         shutil.copyfile(path, folder / path.name)
 
 
@@ -50,15 +51,15 @@ def agent_folder() -> Path:
             (target / path).mkdir(parents=True, mode=mode)
         _write_archive(target / "usr/local/lib/haproxy-agent.pyz")
         unit = "haproxy-agent.service"
-        shutil.copyfile(definitions() / "haproxy-agent" / unit, target / "etc/systemd/system" / unit)
+        shutil.copyfile(lab_folder() / "haproxy-agent" / unit, target / "etc/systemd/system" / unit)
 
-    key = content_hash([*sources, definitions() / "haproxy-agent"])
+    key = content_hash([*sources, lab_folder() / "haproxy-agent"])
     return built(cache_root() / "node" / f"haproxy-agent-{key}", build)
 
 
 def agent_rights() -> str:
     """Its RBAC manifest, as YAML."""
-    return (definitions() / "haproxy-agent" / "haproxy-agent.yaml").read_text()
+    return (lab_folder() / "haproxy-agent" / "haproxy-agent.yaml").read_text()
 
 
 def start_agent(kubeconfig: str) -> str:

@@ -9,8 +9,9 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from upgrader.built_in_files import lab_folder
 from upgrader.errors import LabError
-from upgrader.lab.build_cache import cache_root, definitions
+from upgrader.lab.build_cache import cache_root
 from upgrader.lab.spec import LabSpec
 
 __all__ = ["HostCapabilities", "host_capabilities", "require"]
@@ -67,7 +68,7 @@ def require(found: HostCapabilities, spec: LabSpec | None, built: bool) -> None:
         packages = " ".join(found.missing_packages)
         raise LabError(
             f"the lab needs Debian packages that are not installed: {packages}",
-            remedy=f"apt-get install {packages}  (all of them: {definitions() / 'packages.txt'})",
+            remedy=f"apt-get install {packages}  (all of them: {lab_folder() / 'packages.txt'})",
         )
     if spec and spec.flannel and not found.bridge_netfilter:
         raise LabError(

@@ -14,7 +14,7 @@ from upgrader.adapters.helm import HelmAdapter
 from upgrader.adopt.added_files import check_added_files
 from upgrader.adopt.derive import derive_values
 from upgrader.adopt.facts import KubeadmFacts, StaticPod
-from upgrader.config.charts import charts_folder
+from upgrader.built_in_files import charts_folder
 from upgrader.errors import Blocked
 
 _FRONT_PROXY = ("proxy-client-cert-file", "proxy-client-key-file", "requestheader-client-ca-file")

@@ -13,7 +13,7 @@ from tests.unit.adopt.kubeadm_pods import FLAGS, PKI, kubeadm_facts, kubeadm_pod
 from upgrader.adapters.helm import HelmAdapter
 from upgrader.adopt.added_flags import added_flags
 from upgrader.adopt.facts import ControllerFacts
-from upgrader.config.charts import charts_folder
+from upgrader.built_in_files import charts_folder
 from upgrader.model.cluster import Host
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Kind

@@ -19,7 +19,7 @@ from upgrader.adapters.helm import HelmAdapter
 from upgrader.adopt.addon_parts import addon_values, check_addon, left_alone
 from upgrader.adopt.derive import derive_values
 from upgrader.adopt.facts import read_facts
-from upgrader.config.charts import charts_folder
+from upgrader.built_in_files import charts_folder
 from upgrader.errors import Blocked
 from upgrader.model.manifest import objects_in
 from upgrader.model.release import ReleaseSpec

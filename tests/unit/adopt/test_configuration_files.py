@@ -19,7 +19,7 @@ from upgrader.adopt.derive import derive_values
 from upgrader.adopt.facts import KubeadmFacts
 from upgrader.adopt.referred_files import with_single_files
 from upgrader.adopt.values import rendered_flags
-from upgrader.config.charts import charts_folder
+from upgrader.built_in_files import charts_folder
 from upgrader.errors import Blocked
 from upgrader.gates.manifest_workloads import pod_spec
 from upgrader.model.release import ReleaseSpec

@@ -16,7 +16,7 @@ from upgrader.adopt.derive import about_restored_servers, about_source_addresses
 from upgrader.adopt.facts import COMPONENTS, ControllerFacts
 from upgrader.adopt.undo_differences import check_undo, released_in
 from upgrader.adopt.values import missing_flags, rendered_flags
-from upgrader.config.charts import charts_folder
+from upgrader.built_in_files import charts_folder
 from upgrader.errors import Blocked
 from upgrader.model.cluster import Host
 from upgrader.model.release import ReleaseSpec

@@ -12,7 +12,7 @@ from tests.unit.adopt.kubeadm_pods import PKI, kubeadm_facts, kubeadm_pod, volum
 from upgrader.adapters.helm import HelmAdapter
 from upgrader.adopt.derive import derive_values
 from upgrader.adopt.health_requests import check_health_requests
-from upgrader.config.charts import charts_folder
+from upgrader.built_in_files import charts_folder
 from upgrader.errors import Blocked
 
 _FILE = "/etc/kubernetes/own/authentication.yaml"

@@ -20,7 +20,7 @@ from upgrader.adopt.facts import ControllerFacts, KubeadmFacts, StaticPod
 from upgrader.adopt.same_everywhere import check_same_everywhere
 from upgrader.adopt.undo_differences import check_undo, released_in
 from upgrader.adopt.values import base_values
-from upgrader.config.charts import charts_folder
+from upgrader.built_in_files import charts_folder
 from upgrader.errors import Blocked
 from upgrader.gates.manifest_workloads import pod_spec
 from upgrader.model.components import RELEASE_AND_SECTION

@@ -18,7 +18,7 @@ from upgrader.adopt.derive import derive_values
 from upgrader.adopt.facts import KubeadmFacts, StaticPod
 from upgrader.adopt.readable_files import check_readable
 from upgrader.adopt.referred_files import SingleFiles, mounted_by_file, referred_to, single_files, with_single_files
-from upgrader.config.charts import charts_folder
+from upgrader.built_in_files import charts_folder
 from upgrader.errors import Blocked
 from upgrader.gates.manifest_workloads import pod_spec
 from upgrader.model.cluster import Host

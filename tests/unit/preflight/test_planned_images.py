@@ -12,7 +12,7 @@ from tests.unit.adopt.kubeadm_pods import FLAGS, kubeadm_facts, kubeadm_pod
 from tests.unit.preflight.conftest import World, workload
 from upgrader.adapters.helm import HelmAdapter
 from upgrader.adopt.derive import derive_values
-from upgrader.config.charts import charts_folder
+from upgrader.built_in_files import charts_folder
 from upgrader.model.release import ReleaseSpec
 from upgrader.model.version import KubernetesVersion
 from upgrader.preflight.planned_images import check_planned_images

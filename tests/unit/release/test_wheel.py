@@ -39,8 +39,8 @@ def test_charts_and_playbooks_come_with_it(built: Path, tmp_path: Path) -> None:
     (tmp_path / "hosts.yml").write_text("controllers: {hosts: {a: {ansible_host: 192.0.2.1}}}\n")
     (tmp_path / "kubeconfig").write_text("{}")
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": str(built / "installed")}
-    program = "import upgrader.config.charts as c, upgrader.config.playbooks as p, upgrader.lab.build_cache as b"
-    program += "; print(c.charts_folder(), p.playbooks_folder(), b.definitions())"
+    program = "import upgrader.built_in_files as b"
+    program += "; print(b.charts_folder(), b.playbooks_folder(), b.lab_folder())"
     found = subprocess.run(
         [sys.executable, "-c", program], env=environment, cwd=tmp_path, capture_output=True, text=True, check=True
     )

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from upgrader.config.playbooks import playbooks_folder
+from upgrader.built_in_files import playbooks_folder
 from upgrader.engine.execution.gatekeeper import hold_all
 from upgrader.engine.state.run_state import RunState, StepState
 from upgrader.errors import UsageError
