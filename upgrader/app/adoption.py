@@ -37,8 +37,8 @@ from upgrader.model.settings import BUILT_IN_CHARTS, OnFailure, ReleaseSettings,
 from upgrader.model.version import KubernetesVersion
 from upgrader.pipeline import Pipeline
 from upgrader.ports import Kind
-from upgrader.preflight.all_checks import CHECKS, blocking, run_checks
-from upgrader.preflight.refusal import refusal
+from upgrader.preflight.all_checks import CHECKS, run_checks
+from upgrader.preflight.refusal import refuse_if_blocked
 from upgrader.steps.release.kind import ReleaseKind
 
 __all__ = ["ADOPTED", "NOT_ADOPTED", "Adoption", "ProposedAdoption", "adoption", "is_adopted", "propose_undo"]
@@ -83,12 +83,7 @@ class ProposedAdoption:
 
     def check_allowed(self) -> None:
         """Raises Blocked where a check forbids it."""
-        if blocking(self.findings):
-            raise refusal(
-                f"a check blocks {self._what}; the cluster was not changed",
-                self.findings,
-                "Then run this command again.",
-            )
+        refuse_if_blocked(f"{self._what}; the cluster was not changed", self.findings)
 
     def execute(self) -> FinishedRun:
         """Execute it."""

@@ -29,8 +29,8 @@ from upgrader.model.run_kind import RunKind
 from upgrader.onhost.certificates.bundles import certificates
 from upgrader.onhost.certificates.renewed_by_kubeadm import KNOWN
 from upgrader.pipeline import Pipeline
-from upgrader.preflight.all_checks import CHECKS, blocking, run_checks
-from upgrader.preflight.refusal import refusal
+from upgrader.preflight.all_checks import CHECKS, run_checks
+from upgrader.preflight.refusal import refuse_if_blocked
 from upgrader.wait_and_retry import wait_until
 
 __all__ = ["ProposedRenewal", "mend_controllers", "propose_renewal", "served_files"]
@@ -67,10 +67,7 @@ class ProposedRenewal:
 
     def check_allowed(self) -> None:
         """Raises Blocked where a check forbids it."""
-        if blocking(self.findings):
-            raise refusal(
-                "a check blocks the renewal; nothing was renewed", self.findings, "Then run this command again."
-            )
+        refuse_if_blocked("the renewal; nothing was renewed", self.findings)
 
     def execute(self) -> FinishedRun:
         """Execute it."""

@@ -47,9 +47,9 @@ from upgrader.model.version import KubernetesVersion
 from upgrader.onhost.sending.collect import examine_all
 from upgrader.pipeline import Pipeline
 from upgrader.ports import Kind
-from upgrader.preflight.all_checks import CHECKS, blocking, run_checks
+from upgrader.preflight.all_checks import CHECKS, run_checks
 from upgrader.preflight.down_controllers import left_out_of, serves
-from upgrader.preflight.refusal import refusal
+from upgrader.preflight.refusal import refuse_if_blocked
 
 __all__ = ["LeavingController", "ProposedRemoval", "leaving_controller"]
 
@@ -84,10 +84,7 @@ class LeavingController:
 
     def check_allowed(self) -> None:
         """Raises Blocked where a check forbids it."""
-        if blocking(self.findings):
-            raise refusal(
-                "a check blocks the removal; nothing was changed", self.findings, "Then run this command again."
-            )
+        refuse_if_blocked("the removal; nothing was changed", self.findings)
 
     @contextmanager
     def propose(self, *, take_over: bool) -> Iterator[ProposedRemoval]:

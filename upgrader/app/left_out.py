@@ -41,9 +41,9 @@ from upgrader.onhost.sending.collect import examine_all
 from upgrader.onhost.sending.host_facts import Examined
 from upgrader.pipeline import Pipeline
 from upgrader.ports import KubeObject
-from upgrader.preflight.all_checks import CHECKS, blocking, run_checks
+from upgrader.preflight.all_checks import CHECKS, run_checks
 from upgrader.preflight.down_controllers import etcd_problem, is_down, left_out_of, may_be_left_out
-from upgrader.preflight.refusal import refusal
+from upgrader.preflight.refusal import refuse_if_blocked
 
 __all__ = ["ProposedChange", "WantedUpgrade", "propose_leaving_out", "propose_return", "refuse_not_back"]
 
@@ -72,8 +72,7 @@ class ProposedChange:
 
     def check_allowed(self) -> None:
         """Raises Blocked where a check forbids it."""
-        if blocking(self.findings):
-            raise refusal("a check blocks this; nothing was changed", self.findings, "Then run this command again.")
+        refuse_if_blocked("this; nothing was changed", self.findings)
 
     def execute(self) -> FinishedRun:
         """Execute it. What was interrupted is completed by the same command, and never undone."""

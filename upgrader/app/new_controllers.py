@@ -33,8 +33,8 @@ from upgrader.model.finding import Finding
 from upgrader.model.run_kind import RunKind
 from upgrader.model.settings import BUILT_IN_CHARTS, ReleaseSettings
 from upgrader.model.version import KubernetesVersion
-from upgrader.preflight.all_checks import CHECKS, blocking, run_checks
-from upgrader.preflight.refusal import refusal
+from upgrader.preflight.all_checks import CHECKS, run_checks
+from upgrader.preflight.refusal import refuse_if_blocked
 
 __all__ = ["FoundControllers", "found_controllers"]
 
@@ -76,10 +76,7 @@ class FoundControllers:
 
     def check_allowed(self) -> None:
         """Raises Blocked where a check forbids it."""
-        if blocking(self.findings):
-            raise refusal(
-                "a check blocks the adoption; nothing was changed", self.findings, "Then run this command again."
-            )
+        refuse_if_blocked("the adoption; nothing was changed", self.findings)
 
     @contextmanager
     def propose(self, *, take_over: bool) -> Iterator[ProposedFound]:

@@ -7,11 +7,18 @@ from collections.abc import Iterable, Iterator
 from upgrader.errors import Blocked
 from upgrader.model.finding import Finding
 
-__all__ = ["refusal"]
+__all__ = ["refusal", "refuse_if_blocked"]
 
 _FINDINGS = 3
 _CHARACTERS = 300
 """Of a title, and of a diagnosis."""
+
+
+def refuse_if_blocked(what: str, findings: Iterable[Finding]) -> None:
+    """Raises Blocked where a check forbids what was to be done: `what`, and what has changed, as in the message."""
+    findings = tuple(findings)
+    if any(finding.blocking for finding in findings):
+        raise refusal(f"a check blocks {what}", findings)
 
 
 def refusal(
