@@ -23,7 +23,7 @@ from upgrader.steps.intended import plan_run
 from upgrader.steps.pipeline_builder import with_every_step
 from upgrader.steps.release.plan import IntendedRelease, object_changes
 
-__all__ = ["ProposedFinalize", "built_in", "propose_finalize", "refuse_unended"]
+__all__ = ["ProposedFinalize", "locked_as_it_runs", "propose_finalize", "refuse_unended"]
 
 
 @dataclass(frozen=True)
@@ -63,15 +63,7 @@ def propose_finalize(folder: Path, front_end: FrontEnd, *, take_over: bool) -> I
     At the version that runs, whatever the folder asks for. Raises Blocked where more than the emulation would change,
     or the newest upgrade has not reached an end. An interrupted one is begun again: each step is safe to repeat.
     """
-    with (
-        front_end.busy(),
-        open_session(folder) as untold,
-        locked_folder(folder),
-        cluster_lock(untold, front_end, take_over=take_over) as held,
-    ):
-        opened = untold.telling(front_end.doing)
-        observed = opened.observe()
-        session = built_in(opened.at(observed.server))
+    with locked_as_it_runs(folder, front_end, take_over=take_over) as (session, observed, held):
         emulated = _emulated(session, observed)
         if emulated is None:
             front_end.doing("")
@@ -86,8 +78,25 @@ def propose_finalize(folder: Path, front_end: FrontEnd, *, take_over: bool) -> I
         yield ProposedFinalize(emulated, checked, session, front_end, held)
 
 
-def built_in(session: Session) -> Session:
-    """With the built-in charts alone: nothing else emulates, and playbooks and images are a run's."""
+@contextmanager
+def locked_as_it_runs(
+    folder: Path, front_end: FrontEnd, *, take_over: bool
+) -> Iterator[tuple[Session, Observed, HeldLock]]:
+    """Lock the cluster and look at it: at the version that runs, with the built-in charts alone, as nothing else
+    emulates, and playbooks and images are a run's.
+    """
+    with (
+        front_end.busy(),
+        open_session(folder) as untold,
+        locked_folder(folder),
+        cluster_lock(untold, front_end, take_over=take_over) as held,
+    ):
+        opened = untold.telling(front_end.doing)
+        observed = opened.observe()
+        yield _built_in(opened.at(observed.server)), observed, held
+
+
+def _built_in(session: Session) -> Session:
     pipeline = tuple(
         item
         for item in session.settings.pipeline

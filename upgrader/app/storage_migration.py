@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from upgrader.app.execution import FinishedRun, NewRun, execute_run
-from upgrader.app.finalize import built_in, refuse_unended
+from upgrader.app.finalize import locked_as_it_runs, refuse_unended
 from upgrader.app.front_end import FrontEnd
-from upgrader.app.locking import HeldLock, cluster_lock, locked_folder
-from upgrader.app.wiring import Session, open_session
+from upgrader.app.locking import HeldLock
+from upgrader.app.wiring import Session
 from upgrader.errors import Blocked
 from upgrader.model.emulation import minor_text
 from upgrader.model.observed import Observed
@@ -61,15 +61,7 @@ def propose_migration(folder: Path, front_end: FrontEnd, *, take_over: bool) -> 
     Raises Blocked where the control plane emulates an older minor, an upgrade has not reached its end, or a release
     is not what upgrader.yaml has at the version that runs.
     """
-    with (
-        front_end.busy(),
-        open_session(folder) as untold,
-        locked_folder(folder),
-        cluster_lock(untold, front_end, take_over=take_over) as held,
-    ):
-        opened = untold.telling(front_end.doing)
-        observed = opened.observe()
-        session = built_in(opened.at(observed.server))
+    with locked_as_it_runs(folder, front_end, take_over=take_over) as (session, observed, held):
         _refuse_emulation(observed)
         refuse_unended(session)
         plan = plan_run(session.intended(None), observed, observed.server)
