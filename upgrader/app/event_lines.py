@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from upgrader.engine.journal.decode import EVENTS, UnknownEvent, event_from
-from upgrader.engine.journal.record import plain, time_of
+from upgrader.engine.journal.record import fields_of, plain, time_of
 from upgrader.errors import ConfigError, UpgraderError, error_name
 from upgrader.model.event import Event
 from upgrader.model.json_schema import schema_of
@@ -90,12 +90,7 @@ def read_line(line: bytes) -> tuple[datetime, Event | UnknownEvent | None]:
 
     Raises ValueError with what is wrong: not JSON, another format, not as the schema has it.
     """
-    try:
-        fields = json.loads(line)
-    except (ValueError, RecursionError):
-        fields = None
-    if not isinstance(fields, dict):
-        raise ValueError("it is not a JSON object")
+    fields = fields_of(line)
     version, time, name = (fields.get(key) for key in ("format_version", "time", "type"))
     if not isinstance(version, str) or version.partition(".")[0] != FORMAT_VERSION.partition(".")[0]:
         raise ValueError(f"its format_version is {str(version)[:60]!r}, but this version of upgrader reads 1")

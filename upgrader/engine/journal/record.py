@@ -27,7 +27,7 @@ from upgrader.model.event import Event
 from upgrader.model.redaction.printable import mask_secrets
 from upgrader.model.version import KubernetesVersion
 
-__all__ = ["SCHEMA", "TEXT_CHARACTERS", "Record", "checked", "encode", "plain", "time_of"]
+__all__ = ["SCHEMA", "TEXT_CHARACTERS", "Record", "checked", "encode", "fields_of", "plain", "time_of"]
 
 SCHEMA = 3
 """The number goes up when a reader of the old format would misunderstand the new one; new types and fields don't."""
@@ -148,7 +148,7 @@ def checked(line: bytes, seq: int, previous: str, events: Mapping[str, type[Any]
 
     Raises ValueError with what is wrong: not JSON, another schema, not the expected record, changed.
     """
-    fields = _fields(line)
+    fields = fields_of(line)
     schema = fields.get("schema")
     if schema not in (read_schema_2.SCHEMA, SCHEMA):
         raise ValueError(
@@ -181,7 +181,8 @@ def time_of(text: str) -> datetime:
     return when
 
 
-def _fields(line: bytes) -> dict[str, Any]:
+def fields_of(line: bytes) -> dict[str, Any]:
+    """The JSON object of a line. Raises ValueError for what is none."""
     try:
         fields = json.loads(line)
     except (ValueError, RecursionError):
