@@ -18,6 +18,7 @@ __all__ = [
     "ChosenPod",
     "ClusterChecked",
     "ClusterEnded",
+    "ClusterEvent",
     "ClusterInputs",
     "ClusterSkipped",
     "ClusterStarting",
@@ -274,10 +275,8 @@ class CampaignEnded:
 
 
 Request = StageApproved | InputsApproved | Paused | Unpaused | RetryRequested | ClusterSkipped | JobsGone
-CampaignEvent = (
-    CampaignStarted
-    | CampaignContinued
-    | ClusterChecked
+ClusterEvent = (
+    ClusterChecked
     | ClusterStarting
     | ClusterEnded
     | SoakChecked
@@ -285,9 +284,12 @@ CampaignEvent = (
     | PodChosen
     | PodRestarted
     | RequestsCounted
-    | Request
-    | CampaignEnded
+    | InputsApproved
+    | RetryRequested
+    | ClusterSkipped
 )
+"""Those of one cluster."""
+CampaignEvent = CampaignStarted | CampaignContinued | ClusterEvent | Request | CampaignEnded
 EVENTS: Mapping[str, type[CampaignEvent]] = {kind.__name__: kind for kind in get_args(CampaignEvent)}
 """Every type of event, by its name in the journal."""
 REQUESTS: Mapping[str, type[Request]] = {kind.__name__: kind for kind in get_args(Request)}

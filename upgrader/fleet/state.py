@@ -15,6 +15,7 @@ from upgrader.fleet.events import (
     ChosenPod,
     ClusterChecked,
     ClusterEnded,
+    ClusterEvent,
     ClusterSkipped,
     ClusterStarting,
     ExecutorName,
@@ -221,21 +222,7 @@ def _after(state: CampaignState, time: datetime, event: CampaignEvent) -> Campai
     return replace(state, clusters={**state.clusters, event.cluster: cluster})
 
 
-def _cluster_after(
-    cluster: ClusterState,
-    time: datetime,
-    event: ClusterChecked
-    | ClusterStarting
-    | ClusterEnded
-    | SoakChecked
-    | SoakGateChecked
-    | PodChosen
-    | PodRestarted
-    | RequestsCounted
-    | InputsApproved
-    | RetryRequested
-    | ClusterSkipped,
-) -> ClusterState:
+def _cluster_after(cluster: ClusterState, time: datetime, event: ClusterEvent) -> ClusterState:
     match event:
         case ClusterChecked():
             began = cluster.problem_since if event.problem == cluster.problem else time
