@@ -14,7 +14,7 @@ import pytest
 from tests.unit.app.test_upgrade import FakeSession
 from tests.unit.engine.killing import FROM, TO, World
 from tests.unit.gates.builders import add_deployment, add_pod
-from upgrader.app import existing_run, finalize, storage_migration, upgrade
+from upgrader.app import existing_run, finalize, upgrade
 from upgrader.app.execution import FinishedRun
 from upgrader.app.finalize import propose_finalize
 from upgrader.app.front_end import READS_FOLDER, FrontEnd
@@ -138,7 +138,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
         )
         yield FakeSession(settings, cluster, tools, world.kube, Fence(tools.hosts, (), tools.clock))
 
-    for module in (upgrade, existing_run, finalize, storage_migration):
+    for module in (upgrade, existing_run, finalize):
         monkeypatch.setattr(module, "open_session", opened)
     monkeypatch.setattr(FakeSession, "findings", ())
     made.answer()
