@@ -10,9 +10,10 @@ import pytest
 from testkit.fakes.kube import FakeKube
 from tests.unit.gates.builders import add_deployment, add_pod, running
 from upgrader.errors import ApiError, ApiUnavailable
-from upgrader.gates.api_round_trip import PROBE_LABEL, round_trip
+from upgrader.gates.api_round_trip import round_trip
 from upgrader.gates.apiserver_gate import ApiServerGate
 from upgrader.gates.kubernetes_kinds import CONFIG_MAPS
+from upgrader.gates.written_objects import PROBE_LABEL
 from upgrader.model.cluster import Cluster
 from upgrader.model.outcome import VerdictKind
 from upgrader.model.version import KubernetesVersion
