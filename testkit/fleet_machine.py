@@ -92,6 +92,10 @@ class Machine:
         """What happens while a cluster is asked."""
         self.at_prepare: dict[str, Callable[[], object]] = {}
         """What happens while what a cluster's run needs is read."""
+        self.at_start: dict[str, Callable[[], object]] = {}
+        """What happens while a cluster's run is started."""
+        self.twice: set[str] = set()
+        """Clusters of which a second process was begun."""
         self.answered: Answered | Exception = Answered("1", 0)
         """How many requests each API server has answered, or why it doesn't say."""
         self.elsewhere: dict[str, str] = {}
@@ -170,16 +174,19 @@ class Machine:
         return partial(self.start, attempt, arguments)
 
     def start(self, attempt: Path, arguments: Sequence[str]) -> None:
-        if attempt.parent.name in self.unwritable:
+        name = attempt.parent.name
+        self.at_start.get(name, lambda: None)()
+        if name in self.unwritable:
             raise UsageError(f"{attempt} can't be written: No space left on device")
-        assert attempt not in self.processes, "no attempt has two processes"
-        assert not any(self.processes.get(each, 0) for each in attempt.parent.glob("*")), "no cluster has two processes"
+        if attempt in self.processes or any(self.processes.get(each, 0) for each in attempt.parent.glob("*")):
+            self.twice.add(name)
         attempt.mkdir(parents=True)
         self.commands.append(arguments)
-        self.begun[attempt.parent.name] += 1
+        self.begun[name] += 1
         self.processes[attempt] = 2
 
     def running(self, attempt: Path) -> bool:
+        assert not self.twice, "no attempt, and no cluster, has two processes"
         if attempt.parent.name in self.unreadable:
             raise UsageError(f"{attempt}/lock can't be read: Input/output error")
         if self.processes.get(attempt, 0) > 0:
@@ -261,6 +268,7 @@ def coordinator(machine: Machine, campaign: Campaign) -> Coordinator:
         questions,
         lambda: machine.pins,
         inquiry=Inquiry(at_once=1),  # so that it is certain which cluster answers first
+        starting=Inquiry(at_once=1),
     )
 
 

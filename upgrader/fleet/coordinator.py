@@ -40,7 +40,7 @@ from upgrader.fleet.events import (
     SoakGateChecked,
 )
 from upgrader.fleet.inputs import Inputs, pins_differ
-from upgrader.fleet.model import Fleet, FleetCluster
+from upgrader.fleet.model import Fleet
 from upgrader.fleet.open_runs import built_on
 from upgrader.fleet.outcomes import CommandEnd, Result, Sign, result_of
 from upgrader.fleet.parallel_inquiry import Inquiry
@@ -56,8 +56,12 @@ SILENT_SECONDS = 3600.0
 """After this time without a line from a run in progress, it is named; longer than a step takes that doesn't hang."""
 _ASK_AGAIN_SECONDS = 60.0
 _STARTS_A_LOOK = 8
-"""Runs that begin in one look, one after the other, those first whose clusters were asked least recently: the others
-wait for the next one, and so do ends and requests.
+"""Runs that begin in one look, side by side, those first whose clusters were asked least recently: the others wait for
+the next one, and so do ends and requests.
+"""
+_START_SECONDS = 300.0
+"""After this time, a start that has not ended is named: it is a hundred requests to a management cluster, or a file
+system that hangs.
 """
 _FRESH_SECONDS = 10.0
 """How long a decision is carried out: windows close, and files change."""
@@ -115,6 +119,16 @@ class _Seen:
     """Why it can't be read."""
 
 
+@dataclass(frozen=True)
+class _Begun:
+    """How the start of a run has ended."""
+
+    refused: str = ""
+    """Why nothing was begun."""
+    problem: str = ""
+    """Why it isn't known whether anything was."""
+
+
 class _About(NamedTuple):
     """What a cluster is asked: each question has the whole time of a look, so that none takes another's."""
 
@@ -141,6 +155,10 @@ class Coordinator:
     """How clusters are asked."""
     reading: Inquiry[str, _Seen] = field(default_factory=Inquiry)
     """How the folders of clusters are read, which may be on a file system that hangs."""
+    starting: Inquiry[str, _Begun] = field(default_factory=Inquiry)
+    """How runs are begun: one that takes long delays no other."""
+    _begun: dict[str, _Begun] = field(default_factory=dict)
+    """How the starts of clusters' runs have ended, until a look takes that in."""
     _read: tuple[float, Pins] | None = None
     """What that said last, and when, on the monotonic clock."""
     _asked: dict[_About, float] = field(default_factory=dict)
@@ -204,11 +222,10 @@ class Coordinator:
         starts_by_turn = sorted(decision.starts, key=lambda start: self._asked.get(_About(start.cluster), 0.0))
         decision = replace(decision, starts=tuple(starts_by_turn[:_STARTS_A_LOOK]))
         soaks, counts, restarts = decision.soaks, (*decision.soaks, *decision.counts), decision.restarts
-        decided, stopped, news = self.clock.monotonic(), False, False
-        fresh_seconds = 0.0
+        decided, news = self.clock.monotonic(), False
         skips = {each.cluster: each for each in decision.skips}
         starts = {each.cluster: each for each in decision.starts}
-        gates, ends = dict[str, GateAnswer](), dict[str, Found]()
+        gates, ends, ready = dict[str, GateAnswer](), dict[str, Found](), dict[str, UsedKubeconfig]()
         for name, reason in decision.unrestartable.items():
             news |= self._soak(state.clusters[name], Found(reason=reason))
         for about, answer in self.inquiry.answers(self._asked_now(decision, state)):
@@ -224,14 +241,8 @@ class Coordinator:
                 found = Found("unreachable", self._unanswered)  # it is waited for no longer than for its API
             if name in skips:
                 self._skip(skips[name], cluster, found)
-            elif name in starts:
-                # A pause, or an edit, may have come since; and a window may have closed.
-                if not found.problem and self.clock.monotonic() - decided > _FRESH_SECONDS:
-                    decided, decision = self.clock.monotonic(), self._decide(self.campaign.journaled())
-                stopped = stopped or self.campaign.is_asked or self._holds(state, starts[name], fresh_seconds)
-                fresh_seconds = _FRESH_SECONDS  # of those that begin in one look, only the first reads the program
-                if found.problem or (not stopped and starts[name] in decision.starts):
-                    self._start(starts[name], cluster, found)
+            elif name in starts and not found.problem and found.kubeconfig is not None:
+                ready[name] = found.kubeconfig
             elif name in restarts:
                 news |= self._restarted(cluster, found)
             elif name in counts:
@@ -242,6 +253,7 @@ class Coordinator:
                 news |= self._found(cluster, found.problem, found.reason)
         for name, found in ends.items():  # now that its gates have answered, too, or are late
             news |= self._soak(state.clusters[name], self._with_gates(name, found, gates.get(name)))
+        self._start(ready, decision, decided, state)
         return bool(skips or starts or news)
 
     def _with_gates(self, name: str, found: Found, gates: GateAnswer | None) -> Found:
@@ -302,7 +314,12 @@ class Coordinator:
         questions: dict[str, Callable[[], _Seen]] = {}
         news = False
         for each in state.clusters.values():
-            if each.phase == "running":
+            if each.phase == "running" and self.starting.asks(each.name):  # nothing is begun beside it, and none ended
+                news |= self._start_hangs(each)
+            elif each.phase == "running":
+                if (begun := self._begun.pop(each.name, None)) and self._take_start(each, begun, resume=each.unended):
+                    news = True
+                    continue
                 try:
                     attempts[each.name] = self._attempt_of(each)
                 except UsageError as error:
@@ -389,8 +406,14 @@ class Coordinator:
     def _unknown(self, cluster: ClusterState, why: str) -> bool:
         return self._found(cluster, "unknown", f"it is unknown whether its run is in progress: {why}")
 
-    def _prepare(self, cluster: FleetCluster, attempt: Path, arguments: Sequence[str]) -> _Seen:
-        """What begins that attempt, which may have been prepared too late for an earlier look."""
+    def _prepare(self, start: Start, state: ClusterState) -> _Seen:
+        """What begins a cluster's next attempt, which may have been prepared too late for an earlier look."""
+        cluster = self.fleet.by_name[start.cluster]
+        attempt = self.campaign.attempt(cluster.name, state.attempt + 1)
+        arguments = ["-C", str(cluster.folder), "--kubeconfig", str(self._kubeconfig(cluster.name))]
+        arguments += ["run", "--to", str(self.fleet.target), "--yes", "-o", "json"]
+        arguments += ["--approved-inputs", Inputs.parse(state.digest).files]
+        arguments += ["--approved-copies", str(self._copies(cluster.name)), *(["--resume"] if start.resume else [])]
         newest, asked = newest_name(cluster.folder / "runs"), (str(attempt), *arguments)
         known = self._prepared.get(cluster.name)
         if known is None or known[0] != asked:
@@ -462,34 +485,66 @@ class Coordinator:
         else:
             self._found(state, found.problem, found.reason)
 
-    def _start(self, start: Start, state: ClusterState, found: Found) -> None:
-        cluster = self.fleet.by_name[start.cluster]
-        if found.problem or found.kubeconfig is None:
-            self._found(state, found.problem, found.reason)
-            return
-        number = state.attempt + 1
-        attempt, kubeconfig = self.campaign.attempt(cluster.name, number), self._kubeconfig(cluster.name)
-        arguments = ["-C", str(cluster.folder), "--kubeconfig", str(kubeconfig)]
-        arguments += ["run", "--to", str(self.fleet.target), "--yes", "-o", "json"]
-        arguments += ["--approved-inputs", Inputs.parse(state.digest).files]
-        arguments += ["--approved-copies", str(self._copies(cluster.name)), *(["--resume"] if start.resume else [])]
-        question = partial(_read, partial(self._prepare, cluster, attempt, arguments))
-        answers = self.reading.answers({cluster.name: question})
-        seen = next((seen for _, seen in answers if seen), _Seen(problem=self._unanswered))
-        if seen.problem:
-            self._found(state, "unreachable", seen.problem)
-            return
-        self._prepared.pop(cluster.name, None)
-        self.journal.emit(ClusterStarting(cluster.name, number, start.resume, seen.newest))
+    def _start(
+        self, ready: Mapping[str, UsedKubeconfig], decision: Decision, decided: float, state: CampaignState
+    ) -> None:
+        """Begin the runs of clusters that have answered, each with its kubeconfig, as it was decided then."""
+        starts = {each.cluster: each for each in decision.starts}
+        questions = {name: partial(_read, partial(self._prepare, starts[name], state.clusters[name])) for name in ready}
+        begins: dict[str, Callable[[], _Begun]] = {}
+        stopped, fresh_seconds = False, 0.0
+        for name, seen in dict(self.reading.answers(questions)).items():
+            each, start = state.clusters[name], starts[name]
+            if seen is None or seen.problem:
+                self._found(each, "unreachable", seen.problem if seen else self._unanswered)
+                continue
+            # A pause, or an edit, may have come since; and a window may have closed.
+            if self.clock.monotonic() - decided > _FRESH_SECONDS:
+                decided, decision = self.clock.monotonic(), self._decide(self.campaign.journaled())
+            stopped = stopped or self.campaign.is_asked or self._holds(state, start, fresh_seconds)
+            fresh_seconds = _FRESH_SECONDS  # of those that begin in one look, only the first reads the program
+            if stopped or start not in decision.starts:
+                continue
+            self._prepared.pop(name, None)
+            self.journal.emit(ClusterStarting(name, each.attempt + 1, start.resume, seen.newest))
+            begins[name] = partial(self._begin, name, seen, ready[name])
+        for name, begun in self.starting.answers(begins):
+            if begun is not None:
+                del self._begun[name]
+                each = state.clusters[name]
+                self._take_start(replace(each, attempt=each.attempt + 1), begun, resume=starts[name].resume)
+
+    def _begin(self, name: str, seen: _Seen, kubeconfig: UsedKubeconfig) -> _Begun:
+        """Begin a run: what goes wrong is that cluster's."""
         try:
             if seen.begin is None:
                 raise UsageError(seen.refused)
-            keep_kubeconfig(found.kubeconfig, kubeconfig)
+            keep_kubeconfig(kubeconfig, self._kubeconfig(name))
             seen.begin()
+            begun = _Begun()
         except UsageError as error:
-            run = state.run if start.resume else ""
-            cause = cause_of("", error.message, cluster.name)
-            self._end(state, number, Result("interrupted", run, cause, error.message, start.resume), 0.0)
+            begun = _Begun(refused=error.message)
+        except Exception as error:  # noqa: BLE001 - what surprises is that cluster's; whether it runs, its executor knows
+            begun = _Begun(problem=f"{type(error).__name__}: {error}")
+        self._begun[name] = begun
+        return begun
+
+    def _start_hangs(self, cluster: ClusterState) -> bool:
+        """Name a start that takes too long; whether that is news."""
+        assert cluster.since is not None, "it was begun"
+        if (self.clock.now() - cluster.since).total_seconds() < _START_SECONDS:
+            return False
+        return self._unknown(cluster, f"its start has not ended within {_START_SECONDS:.0f} s")
+
+    def _take_start(self, cluster: ClusterState, begun: _Begun, *, resume: bool) -> bool:
+        """Write down that a run was not begun, or that this isn't known; whether there is anything to write."""
+        if begun.problem:
+            return self._unknown(cluster, begun.problem)
+        if begun.refused:
+            cause = cause_of("", begun.refused, cluster.name)
+            run = cluster.run if resume else ""
+            self._end(cluster, cluster.attempt, Result("interrupted", run, cause, begun.refused, resume), 0.0)
+        return bool(begun.refused)
 
     def _counted(self, state: ClusterState, found: Found) -> bool:
         """Write down how many requests don't count for a cluster's soak; whether that is news."""

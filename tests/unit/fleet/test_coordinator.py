@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
-from threading import Event, Thread
+from threading import Barrier, Event, Thread
 from typing import Any
 
 import pytest
@@ -28,7 +28,7 @@ from testkit.fleet_machine import (
     look_until,
     phases,
 )
-from testkit.waiting import stretched
+from testkit.waiting import stretched, until
 from tests.unit.fleet.test_open_runs import write_later
 from upgrader.engine.journal import record
 from upgrader.engine.journal.journal_file import JOURNAL, Journal
@@ -37,7 +37,7 @@ from upgrader.fleet import coordinator as module
 from upgrader.fleet.campaigns import Campaign, begin, fleet_files, newest_campaign
 from upgrader.fleet.cluster_checks import Found, Questions
 from upgrader.fleet.clusters import Answer, Answered
-from upgrader.fleet.coordinator import LOOK_SECONDS, SILENT_SECONDS
+from upgrader.fleet.coordinator import LOOK_SECONDS, SILENT_SECONDS, goes_on
 from upgrader.fleet.decide import Decision, Wait
 from upgrader.fleet.events import (
     CampaignStarted,
@@ -991,6 +991,53 @@ def test_runs_that_can_not_go_on_keep_no_other_from_its_turn(machine: Machine, m
         one.look()
         machine.clock.sleep(60)
     assert machine.begun == {"a": 1, "b": 1, "c": 2}
+
+
+def test_runs_begin_side_by_side(machine: Machine) -> None:
+    """In one look, the start of one doesn't wait for the end of another's, as each takes several requests."""
+    both = Barrier(2, timeout=stretched(30))
+    machine.at_start = dict.fromkeys("bc", both.wait)
+    one = coordinator(machine, begun(machine))
+    one.starting = Inquiry()
+    assert one.run(lambda *_: None)[0].done
+    assert machine.begun == {"a": 1, "b": 1, "c": 1} and not both.broken
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_start_that_hangs(machine: Machine, fails: bool) -> None:
+    """It delays no other, and its cluster is left as it is until the start has ended: nothing is begun beside it, and
+    after five minutes it is named. If it fails in the end, it is tried again.
+    """
+    hangs, campaign = Event(), begun(machine)
+    machine.at_start["b"] = hangs.wait
+    machine.unwritable = {"b"} if fails else set()
+    one = coordinator(machine, campaign)
+    one.starting = Inquiry(seconds=0.1)
+    state = look_until(one, lambda state: state.clusters["c"].phase == "succeeded")
+    assert machine.begun == {"a": 1, "c": 1} and state.clusters["b"].phase == "running"
+    assert goes_on(*one.look()) and one.look()[1].clusters["b"].problem == ""
+    machine.clock.sleep(300)
+    assert one.look()[1].clusters["b"].problem_reason.endswith("its start has not ended within 300 s")
+    hangs.set()
+    until("the start to end", lambda: not one.starting.asks("b"), timeout_seconds=60)
+    if fails:
+        state = look_until(one, lambda state: state.clusters["b"].phase == "interrupted")
+        assert "No space left on device" in state.clusters["b"].reason
+        machine.unwritable = set()
+        machine.clock.sleep(3600)
+    assert one.run(lambda *_: None)[0].done
+    assert machine.begun == {"a": 1, "b": 1, "c": 1} and campaign.state().clusters["b"].attempt == 1 + fails
+
+
+def test_start_that_surprises(machine: Machine) -> None:
+    """Whatever goes wrong with it is its cluster's, and ends nothing else; whether it runs, the executor says."""
+    machine.at_start["b"] = lambda: 1 // 0
+    one = coordinator(machine, begun(machine))
+    state = look_until(one, lambda state: state.clusters["b"].problem == "unknown")
+    assert "ZeroDivisionError" in state.clusters["b"].problem_reason
+    machine.at_start.clear()
+    assert one.run(lambda *_: None)[0].done
+    assert machine.begun == {"a": 1, "b": 1, "c": 1}
 
 
 def test_program_is_read_once_for_clusters_that_begin_together(machine: Machine) -> None:
