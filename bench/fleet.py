@@ -58,7 +58,6 @@ __all__ = ["Goal", "figures_of", "main", "table"]
 _COORDINATOR, _RUN = "coordinator", f"20260101T000001-{TARGET}"
 _BINDINGS = Kind("rbac.authorization.k8s.io/v1", "clusterrolebindings", namespaced=False)
 _IMAGE = f"registry.example/upgrader-runner@sha256:{64 * '0'}"
-_CONCURRENCY = "5%"
 _THREADS = 8
 _LARGE_BYTES, _USUAL_BYTES = 1 << 20, 20 << 10
 """Of the files in the canary's folder, and in each other one, which no compression makes smaller."""
@@ -88,11 +87,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.fleet", description=__doc__)
     parser.add_argument("--clusters", type=int, default=1000)
     parser.add_argument("--run-seconds", type=float, default=20.0, help="how long a run is played")
+    parser.add_argument("--concurrency", default="5%", help="how many run at a time")
     parser.add_argument("--minutes", type=float, default=60.0, help="end after this time, with what is done by then")
     parser.add_argument("--out", type=Path, default=RESULTS / "fleet.json", help="file of the results")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="f-") as folder:
-        figures = _measured(Path(folder), options.clusters, options.run_seconds, options.minutes * 60)
+        fleet = Path(folder) / "fleet"
+        names = _write_fleet(fleet, options.clusters, options.concurrency)
+        figures = _measured(Path(folder), fleet, names, options.run_seconds, options.minutes * 60)
     options.out.write_text(json.dumps(figures, indent=1) + "\n")
     print(table(figures), end="")
     kept = all(figures[goal.figure] <= goal.most for goal in GOALS)
@@ -133,12 +135,10 @@ def table(figures: Mapping[str, Any]) -> str:
     return "\n".join(rows) + "\n"
 
 
-def _measured(folder: Path, clusters: int, run_seconds: float, most_seconds: float) -> dict[str, Any]:
+def _measured(folder: Path, fleet: Path, names: list[str], run_seconds: float, most_seconds: float) -> dict[str, Any]:
     policy = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [{"level": "Metadata"}]}
     policy["omitStages"] = ["RequestReceived", "ResponseStarted"]
     (folder / "p").write_text(json.dumps(policy))
-    fleet = folder / "fleet"
-    names = _write_fleet(fleet, clusters)
     flags = (f"--audit-policy-file={folder / 'p'}", f"--audit-log-path={folder / 'a'}", "--audit-log-maxsize=4000")
     with api_servers(folder, _COORDINATOR) as servers, servers.serving(OLD, *flags) as kube:
         _grant(kube)
@@ -158,10 +158,10 @@ def _measured(folder: Path, clusters: int, run_seconds: float, most_seconds: flo
         time.sleep(2)  # by then, the last requests are in the log
         requests = read_requests((folder / "a").read_text().splitlines())
         player.over = True
-        return figures_of(clusters, requests, looks, player.largest, seconds)
+        return figures_of(len(names), requests, looks, player.largest, seconds)
 
 
-def _write_fleet(fleet: Path, clusters: int) -> list[str]:
+def _write_fleet(fleet: Path, clusters: int, concurrency: str) -> list[str]:
     names = [f"cluster-{number:04}" for number in range(clusters)]
     entries = []
     for number, name in enumerate(names):
@@ -176,7 +176,7 @@ def _write_fleet(fleet: Path, clusters: int) -> list[str]:
     stages: list[dict[str, Any]] = [
         {"name": ring, "selector": {"matchLabels": {"ring": ring}}} for ring in ("canary", "production")
     ]
-    stages[1]["maxConcurrency"] = _CONCURRENCY
+    stages[1]["maxConcurrency"] = concurrency
     spec = {"target": TARGET, "stages": stages, "jobs": {"image": _IMAGE}}
     campaign = {"apiVersion": "upgrader.io/v1alpha1", "kind": "FleetRun", "spec": spec}
     (fleet / "fleet.yaml").write_text(json.dumps(campaign))
