@@ -16,8 +16,8 @@ within 10 s, it ends, and is started again, and lists all objects first.
 
 _SLOW_SECONDS = 1.0
 _SLOW_ANSWERS = 3
-"""So many requests in a row have to take so long: Helm sends dozens, one after the other. A lab answered this one within
-1 to 13 s with a CPU limit of 50m, and without one within 0.1 s, at a load of ten times its cores.
+"""So many requests in a row have to take so long: Helm sends dozens, one after the other. A lab answered this one after
+1 to 13 s with a CPU limit of 50m, and after 0.1 s at most without one, at a load of ten times its cores.
 """
 
 _LOOK_SECONDS = 2.0
