@@ -51,6 +51,11 @@ class World:
     """How long kube-controller-manager takes to observe what Helm wrote."""
     pods_after: float = 20.0
     """How long the pods then take."""
+    back_off: float = 1.0
+    """How long kube-controller-manager takes to begin again once the API server is fast again."""
+    times_out: bool = False
+    """Whether Helm ends by itself at its timeout, as it does where the API answers it."""
+    fast_since: float = 0.0
     clock: FakeClock = field(default_factory=FakeClock)
     slow: bool = False
 
@@ -163,12 +168,16 @@ class SlowHelm(FakeHelm):
                 world.generation = 3
                 world.put()
             seen_after = world.writes_after + world.observed_after if world.slow else 2.0
+            if not world.slow and world.clock.monotonic() < world.fast_since + world.back_off:
+                seen_after = inf
             if spent >= seen_after and world.generation == 3:
                 world.observed = 3
                 world.put()
             if world.observed == 3 and spent >= seen_after + world.pods_after:
                 world.slow = False
                 return self._add(release, "deployed", self.manifests[release, revision])
+            if world.times_out and spent >= timeout_seconds:
+                raise HelmError("context deadline exceeded")
             world.clock.sleep(1.0)
             watch()
         raise HelmUnfinished(f"Helm did not complete release '{release}' within {timeout_seconds + 30:.0f} s")
@@ -189,7 +198,8 @@ class Replaces(FakeRecovery):
 
     def replace_newer(self, since: object, why: str, note: Callable[[str], None]) -> None:
         super().replace_newer(since, why, note)  # type: ignore[arg-type]
-        self.world.slow = False
+        if self.world.slow:
+            self.world.slow, self.world.fast_since = False, self.world.clock.monotonic()
 
 
 @dataclass
@@ -232,6 +242,22 @@ def test_pods_are_replaced_that_the_step_brought() -> None:
     world.run()
     assert any(isinstance(event, StepStarted) for event in world.recorder.events)
     assert world.recovery.replaced == [before]
+
+
+def test_back_off_of_kube_controller_manager_is_waited_for() -> None:
+    """It has restarted again and again, and begins up to five minutes after the API server is fast again: that is no
+    reason to end Helm, or to replace anything else.
+    """
+    world = World(back_off=200.0)
+    assert world.run().outcome == "rolled-back"
+    assert (len(world.replaced), len(world.helm.calls)) == (1, 3)
+
+
+def test_back_off_that_outlasts_helm() -> None:
+    """Helm gives up on pods that nothing has begun to replace: it is run again, until an attempt gets through."""
+    world = World(back_off=400.0, times_out=True)
+    assert world.run().outcome == "rolled-back"
+    assert len(world.helm.calls) == 4
 
 
 @pytest.mark.parametrize("answers", [True, False])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from upgrader.errors import ApiError, RollbackStalled
+from upgrader.errors import ApiError, HelmError, HelmUnfinished, RollbackStalled, UpgraderError
 from upgrader.gates.kubernetes_kinds import WORKLOADS
 from upgrader.model.release import RECOVERED_RELEASE
 from upgrader.ports import Clock, Kube, KubeObject
@@ -39,13 +39,17 @@ class RollbackProgress:
         self._before: tuple[int, int] | None = None
         """None: unknown. Whatever was observed then counts as the change."""
         self._looks_at = 0.0
+        self._begun = 0.0
         self._waits_since = 0.0
         self._seen = False
-
-    @property
-    def seen(self) -> bool:
         """Whether kube-controller-manager has observed a change of the Deployment: its pods are being replaced."""
-        return self._seen
+        self._replaced = False
+
+    def stalled(self, error: UpgraderError) -> bool:
+        """Whether an undo ended so because nothing acted on it, and not as Helm failed at once."""
+        lasted = self._clock.monotonic() - self._begun >= STALLED_SECONDS
+        unfinished = isinstance(error, RollbackStalled | HelmUnfinished) or (lasted and isinstance(error, HelmError))
+        return unfinished and not self._seen
 
     def too_slow(self) -> str:
         """Why Helm needn't be run before the API server has been replaced; "" while it may get through."""
@@ -60,12 +64,18 @@ class RollbackProgress:
             "or more each"
         )
 
+    def replaced(self) -> None:
+        """The slow pods are gone. kube-controller-manager may be in its back-off for up to five minutes more: from now
+        on, only an API server counts that is slow again.
+        """
+        self._replaced = True
+
     def begin(self) -> None:
         """To be called before Helm is run, each time."""
         if self._before is None:
             self._before = self._generations()
             self._seen = self._before == _NONE
-        self._waits_since = self._clock.monotonic()
+        self._begun = self._waits_since = self._clock.monotonic()
         self._looks_at = self._waits_since + _LOOK_SECONDS
 
     def __call__(self) -> None:
@@ -79,11 +89,13 @@ class RollbackProgress:
         observed = now is not None and now[1] >= now[0]
         if now is not None and observed:
             self._seen = self._before is None or now[1] > self._before[0]
-        if observed and at - asked < _SLOW_SECONDS:
+        quick = now is not None and at - asked < _SLOW_SECONDS
+        if quick and (observed or self._replaced):
             self._waits_since = at  # Helm may have yet to write it
         elif not self._seen and at - self._waits_since >= STALLED_SECONDS:
             why = "the API server does not answer" if now is None else "kube-controller-manager has not observed it"
-            why = f"each request takes {_SLOW_SECONDS:.0f} s or more" if observed else why
+            if now is not None and (observed or self._replaced):
+                why = f"each request takes {_SLOW_SECONDS:.0f} s or more"
             raise RollbackStalled(
                 f"the rollback of Deployment {_NAMESPACE}/{RECOVERED_RELEASE} has not begun after "
                 f"{at - self._waits_since:.0f} s: {why}",

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 
 from upgrader.engine.execution.api_lifeline import ApiLifeline
@@ -299,7 +298,7 @@ class Runner:
         refused, in_vain, unfinished, replaced = "", False, False, False
         progress = self._progress(point)
         if progress is not None and (slow := progress.too_slow()):
-            replaced = self._lifeline.replace_newer(self._began(item), slow)
+            replaced = self._replace_newer(item, progress, slow)
             progress = progress if replaced else None
         for attempt in range(UNDO_ATTEMPTS):
             try:
@@ -334,8 +333,8 @@ class Runner:
             except UpgraderError as error:
                 failure, self._overdue = error, isinstance(error, ApiLost)
                 refused = error.message if isinstance(error, HelmError) and is_refusal(error.message) else ""
-                if progress is not None and not progress.seen and isinstance(error, RollbackStalled | HelmUnfinished):
-                    replaced = self._lifeline.replace_newer(self._began(item), error.message)
+                if progress is not None and progress.stalled(error):
+                    replaced = self._replace_newer(item, progress, error.message)
                     progress = progress if replaced else None
                     if replaced or isinstance(error, RollbackStalled):
                         continue
@@ -374,10 +373,13 @@ class Runner:
 
         return item.undo_watched(check)
 
-    def _began(self, item: PipelineStep) -> datetime:
-        """When the step was begun, in whichever process."""
+    def _replace_newer(self, item: PipelineStep, progress: RollbackProgress, why: str) -> bool:
+        """Replace the pods that the step brought, in whichever process it was begun; whether they were."""
         spans = (span.began for span in self._state.spans if span.step == item.step.name)
-        return next(spans, self._clock.now())
+        replaced = self._lifeline.replace_newer(next(spans, self._clock.now()), why)
+        if replaced:
+            progress.replaced()
+        return replaced
 
     def _note_replaced(self, item: PipelineStep, point: RestorePoint) -> None:
         """What others have made of a release that goes back is told: the rollback takes that back, too.
