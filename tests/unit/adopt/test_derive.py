@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -77,7 +78,10 @@ def test_a_value_of_the_operators_decides_on_its_flag(helm: HelmAdapter, static:
     """
     pod = static_pod("kube-apiserver", f"--etcd-servers={static}")
     known = facts({name: pod if name == "kube-apiserver" else static_pod(name) for name in FLAGS})
-    chosen = {"kube-apiserver": {"etcd": {"servers": [own]}}, "kubernetes": {"network": {"podSubnet": "10.8.0.0/16"}}}
+    chosen: dict[str, dict[str, Any]] = {
+        "kube-apiserver": {"etcd": {"servers": [own]}},
+        "kubernetes": {"network": {"podSubnet": "10.8.0.0/16"}},
+    }
     derived = derive_values(known, ONE, chosen, helm, charts_folder())
     changes = {change.name: change.after for change in derived.changes}
     assert changes.get("etcd-servers", (static,)) == ((own,) if own != static else (static,))
