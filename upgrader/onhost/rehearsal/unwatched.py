@@ -23,6 +23,7 @@ UNREADABLE = "not an object"
 """Their value."""
 _AFTER = "0"
 _TYPES = frozenset({"*v1.Pod", "*v1.Secret"})
+_MISSING = "not found"
 _NOT_STARTED = re.compile(r"informers not started yet: \[([^\]]*)\]")
 
 
@@ -42,7 +43,10 @@ def only_these(said: str) -> bool:
 
 def block_informers(findings: Iterable[dict[str, Any]]) -> bool:
     """Whether the target's informers, on the cluster itself, would never have all of both resources: it would not get
-    ready then.
+    ready then. What is not there at all, such as with another prefix in etcd, blocks none.
     """
     names = {plural for _, plural in _RESOURCES}
-    return any(each["what"] == "unreadable" and each["resource"] in names for each in findings)
+    return any(
+        each["what"] == "unreadable" and each["resource"] in names and not each["reason"].endswith(_MISSING)
+        for each in findings
+    )
