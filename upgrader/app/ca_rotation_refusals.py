@@ -227,7 +227,3 @@ def _flags(spec: Mapping[str, Any], name: str) -> Mapping[str, str]:
     if name == "kube-apiserver":
         return last_values(instance_flags(spec))
     return last_values(word for item in spec["containers"] if item["name"] == name for word in command_line(item))
-
-
-def _command(container: Mapping[str, Any]) -> tuple[str, ...]:
-    return (*(container.get("command") or ()), *(container.get("args") or ()))

@@ -85,10 +85,6 @@ def time_text(seconds: float | None) -> str:
     return "-" if seconds is None else duration(seconds)
 
 
-def _row(first: RunState, second: RunState, name: str) -> Row:
-    return Row(name, (_seconds(first, name), _seconds(second, name)), _outcomes(first, second, name))
-
-
 def _seconds(state: RunState, name: str) -> float | None:
     step = state.step(name)
     return (step_seconds(step) or None) if step else None

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from upgrader.contract.detach import ATTACHED, DETACHED, DETACHMENT, Detachment
-from upgrader.in_cluster.guard.core.admission import BAD_REQUEST, AdmissionRequest, Answer, allow, deny
 
 __all__ = [
     "DUE",
@@ -19,7 +18,6 @@ __all__ = [
     "of_note",
     "read",
     "refuse_foreign_keys",
-    "validate",
 ]
 
 DUE = "ingressdaemonsets.mumoshu.github.com/to-be-updated"
@@ -77,17 +75,6 @@ def of_note(text: str) -> tuple[str, str]:
     namespace, _, rest = text.partition("/")
     kind, _, name = rest.partition("/")
     return (namespace, name) if kind == "IngressDaemonSet" else ("", "")
-
-
-def validate(request: AdmissionRequest) -> Answer:
-    """Whether it may be stored, for what the CRD's own rules can't refuse."""
-    if request.operation not in ("CREATE", "UPDATE"):
-        return allow()
-    try:
-        read(request.object or {})
-    except InvalidIngress as error:
-        return deny(BAD_REQUEST, f"IngressDaemonSet {request.namespace}/{request.name}: {error}")
-    return allow()
 
 
 def read(item: Mapping[str, Any]) -> IngressDaemonSet:

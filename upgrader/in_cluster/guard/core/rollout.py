@@ -32,7 +32,6 @@ __all__ = [
     "Phase",
     "decide",
     "max_unavailable",
-    "missing",
     "pods_by_owner",
 ]
 
@@ -153,23 +152,6 @@ def decide(
     return _in_turn(lacking + [s for s in ordered if s not in lacking], own, events)
 
 
-def missing(sets: Iterable[StatefulSet], pods: Iterable[Pod]) -> tuple[str, ...]:
-    """What a group, or one set, still lacks: a sentence each; none once every pod is of its set's update and ready."""
-    ordered = sorted(sets, key=lambda s: s.name)
-    own = pods_by_owner(ordered, pods)
-    found = []
-    for each in ordered:
-        if each.annotations.get(PAUSED) == "true":
-            found.append(f"the rollout of {each.name} is paused")
-        if not each.observed:
-            found.append(f"the controller has not seen the latest spec of {each.name}")
-        if stale := [p.name for p in _stale(each, own[each.uid])]:
-            found.append(f"{_first(stale)} of {each.name} don't have the revision {each.update_revision}")
-        if lacking := not_ready(each, own[each.uid]):
-            found.append(f"{lacking} of {each.name}'s {each.replicas} pods aren't ready")
-    return tuple(found)
-
-
 def _in_turn(order: list[StatefulSet], own: Mapping[str, tuple[Pod, ...]], events: tuple[Event, ...]) -> GroupDecision:
     finished: list[Finished] = []
     paused: list[str] = []
@@ -244,7 +226,3 @@ def _warnings(sets: Iterable[StatefulSet]) -> Iterable[Event]:
     for each in sets:
         if wrong := max_unavailable(each)[1]:
             yield Event(each, "Warning", "InvalidMaxUnavailable", wrong)
-
-
-def _first(names: list[str]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.in_cluster.guard.core.builders import Json, request_of, review_of
+from tests.unit.in_cluster.guard.core.builders import Json
 from upgrader.contract.detach import ATTACHED, Detachment
 from upgrader.in_cluster.guard.core.ingress import (
     DUE,
@@ -16,7 +16,6 @@ from upgrader.in_cluster.guard.core.ingress import (
     InvalidIngress,
     read,
     refuse_foreign_keys,
-    validate,
 )
 from upgrader.in_cluster.guard.core.ingress_objects import (
     NODE_LABEL,
@@ -194,17 +193,9 @@ def test_the_deployments_annotation_has_its_own_name_and_grace() -> None:
     ],
 )
 def test_what_contradicts_itself_is_refused(changed: Json, why: str) -> None:
-    """400, with what contradicts what."""
+    """With what contradicts what."""
     with pytest.raises(InvalidIngress, match=why):
         read(changed)
-    answer = validate(request_of(review_of("CREATE", object=changed)))
-    assert answer.code == 400 and why in answer.message
-
-
-def test_what_is_right_may_be_stored() -> None:
-    """And what is deleted isn't looked at."""
-    assert validate(request_of(review_of("UPDATE", object=item(DETACH)))).allowed
-    assert validate(request_of(review_of("DELETE", object=None))).allowed
 
 
 def test_a_nodes_deployment_has_the_users_labels_and_as_many_pods_as_asked() -> None:
