@@ -35,7 +35,6 @@ class HostCapabilities:
 
     linux: bool
     root: bool
-    cgroup_v2: bool
     may_lower_oom_score: bool
     bridge_netfilter: bool
     memory_available: int
@@ -49,7 +48,6 @@ def host_capabilities() -> HostCapabilities:
     return HostCapabilities(
         linux=linux,
         root=os.geteuid() == 0,
-        cgroup_v2=Path("/sys/fs/cgroup/cgroup.controllers").exists(),
         may_lower_oom_score=linux and bool(_number("/proc/self/status", "CapEff", base=16) >> _CAP_SYS_RESOURCE & 1),
         bridge_netfilter=Path("/proc/sys/net/bridge/bridge-nf-call-iptables").exists(),
         memory_available=_number("/proc/meminfo", "MemAvailable") * 1024 if linux else 0,

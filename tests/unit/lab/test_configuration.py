@@ -381,7 +381,6 @@ def test_each_containerd_gets_the_configuration_that_it_reads(version: str, form
     facts = HostCapabilities(
         linux=True,
         root=True,
-        cgroup_v2=False,
         may_lower_oom_score=False,
         bridge_netfilter=True,
         memory_available=0,

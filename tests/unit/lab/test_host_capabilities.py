@@ -14,7 +14,6 @@ _GIB = 1024**3
 _GOOD = HostCapabilities(
     linux=True,
     root=True,
-    cgroup_v2=True,
     may_lower_oom_score=True,
     bridge_netfilter=True,
     memory_available=8 * _GIB,
