@@ -403,8 +403,8 @@ class HelmAdapter:
                 raise HelmError(
                     f"Helm has upgraded release '{spec.name}', but its answer can't be read: it isn't the release as "
                     "JSON",
-                    remedy="Remove what prints beside Helm's own output, such as a Helm plugin. Then check the release: "
-                    f"helm history {spec.name} -n {spec.namespace}",
+                    remedy="Remove what prints beside Helm's own output, such as a Helm plugin. Then check the "
+                    f"release: helm history {spec.name} -n {spec.namespace}",
                 ) from error
 
         return self._call(self._watched(work(), watch), spec.name, limit)
