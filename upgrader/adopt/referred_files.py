@@ -23,7 +23,6 @@ from upgrader.adopt.file_references import Reference, references
 from upgrader.adopt.files_of_host import FileOfHost, files_of_host
 from upgrader.adopt.readable_files import chain_of, check_readable, closed_folders, named_in_flags
 from upgrader.adopt.same_everywhere import check_same_everywhere
-from upgrader.adopt.static_pod_parts import check_static_pods
 from upgrader.adopt.volumes import Mounted, above_certificates, innermost_mount, missing_files, mounts_of, on_host
 from upgrader.errors import Blocked
 from upgrader.gates.manifest_workloads import pod_spec
@@ -61,7 +60,6 @@ def with_single_files(hosts: Hosts, facts: KubeadmFacts, pki: str) -> KubeadmFac
 
     Raises Blocked, or HostError.
     """
-    check_static_pods(facts.controllers)
     check_same_everywhere(facts)
     referred = referred_to(hosts, facts.controllers)
     single = single_files(hosts, facts.controllers, pki, referred)

@@ -18,6 +18,7 @@ from upgrader.adapters.helm import HelmAdapter
 from upgrader.adopt.derive import derive_values
 from upgrader.adopt.facts import KubeadmFacts
 from upgrader.adopt.referred_files import with_single_files
+from upgrader.adopt.static_pod_checks import check_pods
 from upgrader.adopt.values import rendered_flags
 from upgrader.built_in_files import charts_folder
 from upgrader.errors import Blocked
@@ -188,6 +189,8 @@ _REFUSED = {
 def test_what_is_refused(name: str) -> None:
     """Before anything changes, by the name of the file, the socket or the container, with a way on."""
     case, words = _REFUSED[name]
+    hosts, known = case.facts()
     with pytest.raises(Blocked, match=words) as caught:
-        with_single_files(*case.facts(), PKI)
+        check_pods(hosts, known.controllers)
+        with_single_files(hosts, known, PKI)
     assert caught.value.remedy
