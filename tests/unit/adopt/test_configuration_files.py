@@ -185,12 +185,16 @@ _REFUSED = {
 }
 
 
+def _checked(hosts: FakeHosts, known: KubeadmFacts) -> None:
+    """As `adopt` does it, before the charts are rendered."""
+    check_pods(hosts, known.controllers)
+    with_single_files(hosts, known, PKI)
+
+
 @pytest.mark.parametrize("name", _REFUSED)
 def test_what_is_refused(name: str) -> None:
     """Before anything changes, by the name of the file, the socket or the container, with a way on."""
     case, words = _REFUSED[name]
-    hosts, known = case.facts()
     with pytest.raises(Blocked, match=words) as caught:
-        check_pods(hosts, known.controllers)
-        with_single_files(hosts, known, PKI)
+        _checked(*case.facts())
     assert caught.value.remedy
