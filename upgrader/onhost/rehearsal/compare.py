@@ -60,6 +60,8 @@ class Comparison:
         self._current, self._target, self._until = current, target, until
         self._custom: set[str] = set()
         self._requests = Requests(current, target, self._custom, revision)
+        self.undecodable = self._requests.undecodable
+        """Names of resources of which the target has objects that it can't decode."""
         self._of_clients = requests
         self._found, self._unproven = _Found(), _Found()
         self._proven: set[tuple[str, str]] = set()

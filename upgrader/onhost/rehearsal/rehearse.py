@@ -142,10 +142,9 @@ def _served(asked: dict[str, Any], processes: Processes, until: float) -> dict[s
     found = [_not_started(name, missing)["findings"][0] for name, missing in unsynced if missing]
     # Admission refuses everything until it has its informers, so that only reading is of use.
     comparison.run(write=not found)
-    compared = comparison.findings()
-    if not found and block_informers(compared):
+    if not found and block_informers(comparison.undecodable):
         found = _not_started("target", _LACKS.format(_INFORMERS))["findings"]
-    return {"findings": [*found, *compared], "counts": comparison.counts}
+    return {"findings": [*found, *comparison.findings()], "counts": comparison.counts}
 
 
 def _garbage(name: str, memory: int) -> dict[str, str]:

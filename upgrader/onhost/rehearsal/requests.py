@@ -13,7 +13,7 @@ from upgrader.onhost.rehearsal.words import reason
 
 __all__ = ["Outcome", "Pair", "Requests"]
 
-_CONFLICT = 409
+_NOT_FOUND, _CONFLICT = 404, 409
 _APPLY, _YAML = "application/apply-patch+yaml", "application/yaml"
 _DRY_RUN = "dryRun=All&fieldValidation=Ignore"
 """Unknown fields are no reason to refuse a request, but by default a server looks for them, to warn of them."""
@@ -54,6 +54,8 @@ class Requests:
     def __init__(self, current: Api, target: Api, custom: set[str], revision: int) -> None:
         self._current, self._target, self._revision = current, target, revision
         self._old_names, self._new_names = FieldNames(current, custom), FieldNames(target, custom)
+        self.undecodable: set[str] = set()
+        """Names of resources of which the target has objects that it can't decode."""
 
     def why(self, resource: Resource | None, answer: dict[str, Any]) -> str:
         """Why a version refuses a request for many objects."""
@@ -70,6 +72,8 @@ class Requests:
                 # What the server itself has written since its start, or what expires with a lease, as Events do.
                 if not self.stored(before) or self._current.ask("GET", old.path(*key))[0] != 200:
                     return []
+                if status != _NOT_FOUND:
+                    self.undecodable.add(new.name)
                 return [Outcome("", "unreadable", reason(other, before.item, self._new_names.of(new)))]
             after = Listed.of(other)
         found = [Outcome("read")]

@@ -11,8 +11,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Container
 
 __all__ = ["KEYS", "UNREADABLE", "block_informers", "first", "only_these"]
 
@@ -23,7 +22,6 @@ UNREADABLE = "not an object"
 """Their value."""
 _AFTER = "0"
 _TYPES = frozenset({"*v1.Pod", "*v1.Secret"})
-_MISSING = "not found"
 _NOT_STARTED = re.compile(r"informers not started yet: \[([^\]]*)\]")
 
 
@@ -41,12 +39,8 @@ def only_these(said: str) -> bool:
     return bool(found and set(found[1].split()) <= _TYPES)
 
 
-def block_informers(findings: Iterable[dict[str, Any]]) -> bool:
+def block_informers(undecodable: Container[str]) -> bool:
     """Whether the target's informers, on the cluster itself, would never have all of both resources: it would not get
-    ready then. What is not there at all, such as with another prefix in etcd, blocks none.
+    ready then. `undecodable`: names of resources of which it can't decode some objects.
     """
-    names = {plural for _, plural in _RESOURCES}
-    return any(
-        each["what"] == "unreadable" and each["resource"] in names and not each["reason"].endswith(_MISSING)
-        for each in findings
-    )
+    return any(plural in undecodable for _, plural in _RESOURCES)

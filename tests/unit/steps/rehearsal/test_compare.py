@@ -212,6 +212,17 @@ def test_an_object_that_only_the_target_can_not_read() -> None:
     assert compared(current, target)[0] == {("unreadable", "deployments.apps"): ("not found", 1, ["default/one"])}
 
 
+def test_an_object_that_is_missing_is_told_from_one_that_can_not_be_decoded() -> None:
+    """Only the latter can keep a server from getting ready."""
+    for refused, undecodable in (({}, set()), ({("GET", "one"): {"message": "no matching key"}}, {"deployments.apps"})):
+        current, target = FakeApi((deployment("one"),)), FakeApi()
+        target.refused = refused
+        comparison = Comparison(current, target, 10, float("inf"))  # type: ignore[arg-type]
+        comparison.run(write=True)
+        assert comparison.undecodable == undecodable
+        assert [each["what"] for each in comparison.findings()] == ["unreadable"]
+
+
 def test_events_are_created_as_what_they_were_made_as() -> None:
     """The newer API of Events lists those of the older one, too, and refuses to create them."""
     events = DEPLOYMENTS._replace(group="events.k8s.io", plural="events", kind="Event")
