@@ -20,6 +20,8 @@ class FakeRecovery:
         self.calls = 0
         self.replaced: list[datetime] = []
         """The moments since which pods were replaced."""
+        self.newer = True
+        """Whether there are such pods."""
 
     def bring_api_back(self, note: Callable[[str], None]) -> None:
         self.calls += 1
@@ -29,6 +31,7 @@ class FakeRecovery:
         self._kube.unavailable = False
         self._kube.raw_answers["/readyz"] = "ok"
 
-    def replace_newer(self, since: datetime, why: str, note: Callable[[str], None]) -> None:
+    def replace_newer(self, since: datetime, why: str, note: Callable[[str], None]) -> bool:
         self.bring_api_back(note)
         self.replaced.append(since)
+        return self.newer

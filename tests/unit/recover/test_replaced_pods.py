@@ -25,11 +25,16 @@ WHY = "the rollback has not begun after 45 s"
 BEGAN = NOW - 60
 
 
-def pod(uid: str, created: float, *, standby: bool = False) -> Container:
+def written(moment: float) -> str:
+    """As a generation says when it was captured."""
+    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def pod(uid: str, created: float, *, standby: bool = False, template: str = "t") -> Container:
     """kube-apiserver's container in a pod of that UID."""
     name = f"kube-apiserver-{uid}"
     return Container(
-        name, "kube-system", "kube-apiserver", "running", uid=uid, created=created, standby=standby, template="t"
+        name, "kube-system", "kube-apiserver", "running", uid=uid, created=created, standby=standby, template=template
     )
 
 
@@ -72,10 +77,10 @@ class Slow:
         """What the ReplicaSet has made meanwhile."""
         return [pod("newest", NOW)] if any("stop " in note for note in self.notes) else []
 
-    def replace_newer(self) -> None:
+    def replace_newer(self) -> bool:
         """Replace what was created since the step began."""
         recovery = ApiRecovery(self.examine, hosts=self.hosts, kube=self.kube, clock=FakeClock())
-        recovery.replace_newer(datetime.fromtimestamp(BEGAN, UTC), WHY, self.notes.append)
+        return recovery.replace_newer(datetime.fromtimestamp(BEGAN, UTC), WHY, self.notes.append)
 
     def _stop(self, _host: Host, command: Sequence[str], _stdin: bytes) -> CommandResult:
         self.running = [item for item in self.running if item.uid not in command]
@@ -129,10 +134,44 @@ def test_clock_of_the_controller_may_differ(offset: float, *, is_newer: bool) ->
 
 
 def test_nothing_newer_nothing_done() -> None:
-    """One examination is enough, and changes nothing."""
+    """One examination is enough, and changes nothing; the caller learns that waiting is all that is left."""
     slow = Slow(pod("old", BEGAN - 10))
-    slow.replace_newer()
-    assert (slow.notes, len(slow.running)) == ([], 1)
+    assert slow.replace_newer() is False
+    assert slow.done == ["none of kube-apiserver's pods that run is of the step that is rolled back"]
+    assert len(slow.running) == 1
+
+
+AGAIN = (
+    replace(generation(3), template="before", pod="gone", captured_at=written(BEGAN - 3600)),
+    replace(generation(4), template="step", pod="new", captured_at=written(BEGAN + 20)),
+)
+"""What the controller keeps: of the pod that the step replaced, and of the one that it brought."""
+
+
+def test_pods_that_a_rollback_has_made_stay() -> None:
+    """Helm's own rollback, or one that was interrupted, may have brought back what was there before the step: those
+    pods are newer, too, and the only other generation is the step's.
+    """
+    slow = Slow(pod("back", NOW - 10, template="before"), generations=AGAIN)
+    assert slow.replace_newer() is False
+    assert [item.uid for item in slow.running] == ["back"]
+    assert ("controller-1", ACTIVE_PATH) not in slow.hosts.files
+
+
+def test_pod_of_the_step_is_replaced_beside_one_that_a_rollback_has_made() -> None:
+    """The rollback has begun, and goes on slowly: what it has made so far stays."""
+    slow = Slow(pod("back", NOW - 10, template="before"), pod("new", NOW - 50, template="step"), generations=AGAIN)
+    assert slow.replace_newer() is True
+    assert [item.uid for item in slow.running] == ["back"]
+
+
+def test_second_attempt_at_an_upgrade_is_rolled_back_like_the_first() -> None:
+    """A generation of the first attempt is from before this step; what it has replaced was kept after that one."""
+    first = replace(generation(3), template="step", pod="gone", captured_at=written(BEGAN - 7200))
+    then = replace(generation(4), template="before", pod="old", captured_at=written(BEGAN - 3600))
+    slow = Slow(pod("new", NOW - 50, template="step"), generations=(first, then))
+    assert slow.replace_newer() is True
+    assert slow.running == []
 
 
 def test_no_generation_but_that_of_the_new_pod() -> None:
@@ -154,5 +193,5 @@ def test_controller_that_can_not_be_examined() -> None:
         return replace(seen, controllers=(*seen.controllers, away))
 
     slow.examine = with_another  # type: ignore[method-assign]
-    slow.replace_newer()
-    assert slow.notes == []
+    assert slow.replace_newer() is False
+    assert not any("start " in note or "stop " in note for note in slow.notes)

@@ -101,13 +101,20 @@ class ApiLifeline:
     def replace_newer(self, since: datetime, why: str) -> bool:
         """Replace kube-apiserver's own pods that were created since then, as a rollback doesn't get through them.
 
-        Whether they were replaced. A failure is reported, and no reason to give up, as after `replace_wrong`.
+        Whether there were any, and they were replaced. A failure is reported, and no reason to give up, as after
+        `replace_wrong`.
         """
+        found = False
+
+        def work() -> None:
+            nonlocal found
+            found = self._recovery.replace_newer(since, why, self._note)
+
         try:
-            self._recover(why, lambda: self._recovery.replace_newer(since, why, self._note))
+            self._recover(why, work)
         except RollbackFailed:
             return False
-        return True
+        return found
 
     def _refused(self, release: str) -> Refusal | None:
         return lasting_refusal(self._kube, self._clock, release, admitted=self._admitted())

@@ -2,24 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 
+from upgrader.onhost.sending.host_facts import HostFacts
 from upgrader.recover.diagnosis.diagnose import Controller, Diagnosis
 
 __all__ = ["newer_pods", "with_blamed"]
 
 
 def newer_pods(seen: Diagnosis, since: datetime) -> frozenset[str]:
-    """The UIDs of kube-apiserver's own pods that run, and were created since then by the clock of this machine."""
+    """The UIDs of kube-apiserver's own pods that run, and were created since then by the clock of this machine.
+
+    But for those of the template that ran before: Helm's own rollback, or one that was interrupted, has brought them.
+    """
     facts = (controller.facts for controller in seen.controllers if controller.facts is not None)
-    return frozenset(
-        item.uid
-        for each in facts
-        for item in each.instances()
-        if item.own and each.began(item) - each.clock.offset >= since.timestamp()
-    )
+    return frozenset(uid for each in facts for uid in _newer(each, since.timestamp() + each.clock.offset))
+
+
+def _newer(facts: HostFacts, since: float) -> Iterator[str]:
+    """`since`: by the controller's clock."""
+    before = _kept_before(facts, since)
+    for item in facts.instances():
+        if item.own and facts.began(item) >= since and not (before and item.template == before):
+            yield item.uid
+
+
+def _kept_before(facts: HostFacts, moment: float) -> str:
+    """The template of the newest generation that was captured by then; "" if that isn't known."""
+    workload, by = facts.workload(), datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    kept = [item for item in workload.generations if "" < item.captured_at <= by] if workload else []
+    return kept[-1].template if kept else ""
 
 
 def with_blamed(seen: Diagnosis, pods: Collection[str], why: str) -> Diagnosis:

@@ -79,7 +79,7 @@ class ApiRecovery:
         """See `ports.Recovery`. Units that don't run are started on every controller, also where the API answers."""
         self._bring_back(self._examine, note, _WRONG_EXAMINATIONS)
 
-    def replace_newer(self, since: datetime, why: str, note: Callable[[str], None]) -> None:
+    def replace_newer(self, since: datetime, why: str, note: Callable[[str], None]) -> bool:
         """See `ports.Recovery`. What is created in their place meanwhile isn't replaced: it serves no one yet."""
         pods: set[str] | None = None
 
@@ -90,6 +90,9 @@ class ApiRecovery:
             return with_blamed(seen, pods, why)
 
         self._bring_back(examine, note, 1)
+        if not pods:
+            note("none of kube-apiserver's pods that run is of the step that is rolled back")
+        return bool(pods)
 
     def _bring_back(
         self, examine: Callable[[], Diagnosis], note: Callable[[str], None], wrong_examinations: int
