@@ -56,6 +56,8 @@ class World:
     times_out: bool = False
     """Whether Helm ends by itself at its timeout, as it does where the API answers it."""
     fast_since: float = 0.0
+    replacing_helps: bool = True
+    """Whether all of that is fast once pods were replaced on the controllers."""
     clock: FakeClock = field(default_factory=FakeClock)
     slow: bool = False
 
@@ -196,10 +198,11 @@ class Replaces(FakeRecovery):
         if not self.world.answers:
             self.world.slow = False
 
-    def replace_newer(self, since: object, why: str, note: Callable[[str], None]) -> None:
-        super().replace_newer(since, why, note)  # type: ignore[arg-type]
-        if self.world.slow:
+    def replace_newer(self, since: object, why: str, note: Callable[[str], None]) -> bool:
+        found = super().replace_newer(since, why, note)  # type: ignore[arg-type]
+        if self.world.slow and self.world.replacing_helps:
             self.world.slow, self.world.fast_since = False, self.world.clock.monotonic()
+        return found
 
 
 @dataclass
@@ -363,6 +366,17 @@ def test_replacement_that_fails_leaves_helm_its_time() -> None:
     assert len(world.replaced) == 1
     assert "within 330 s" in result.reason
     assert world.undone_within < STALLED_SECONDS + 2 * (HELM_SECONDS + GRACE_SECONDS) + 120
+
+
+@pytest.mark.parametrize("newer", [True, False])
+def test_controller_manager_that_returns_minutes_later(*, newer: bool) -> None:
+    """While the kubelet waits before it starts kube-controller-manager again, replaced pods help nothing: Helm still
+    gets its whole timeout, and the rollback succeeds.
+    """
+    world = World(observed_after=200.0, replacing_helps=False)
+    world.recovery.newer = newer
+    assert world.run().outcome == "rolled-back"
+    assert len(world.replaced) == 1
 
 
 def test_rollback_is_not_given_up_early_where_nothing_may_be_replaced() -> None:

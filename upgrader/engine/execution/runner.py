@@ -335,7 +335,8 @@ class Runner:
                 refused = error.message if isinstance(error, HelmError) and is_refusal(error.message) else ""
                 if progress is not None and progress.stalled(error):
                     replaced = self._replace_newer(item, progress, error.message)
-                    progress = progress if replaced else None
+                    # Where that doesn't help twice, something else keeps it from beginning: Helm gets its whole time.
+                    progress = progress if replaced and not attempt else None
                     if replaced or isinstance(error, RollbackStalled):
                         continue
                 lost = isinstance(error, ApiLost | ApiUnavailable)
