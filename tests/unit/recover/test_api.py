@@ -240,7 +240,7 @@ class RefusedFromOutside(WrongWorld):
         first = seen.controllers[0]
         assert first.facts is not None and isinstance(first.facts.containers, tuple)
         serving = len(first.facts.containers)
-        api = Endpoint(True, "ok", "10.0.0.1:6443", instances=serving, listeners=serving)
+        api = Endpoint(True, "ok", "10.0.0.1:6443", instances=serving, listeners=serving, private=serving)
         return replace(seen, controllers=(replace(first, facts=replace(first.facts, api=api)),))
 
 

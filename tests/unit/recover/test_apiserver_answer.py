@@ -33,7 +33,7 @@ def test_instances_are_counted_where_no_other_answers(
         apiserver_answer, "_ask", lambda _root, _ca, address, port: {"answers": True, "address": f"{address}:{port}"}
     )
     found = apiserver_answer.readyz("", {6443})
-    assert (found["instances"], found["listeners"]) == (instances, listening)
+    assert (found["instances"], found["listeners"], found["private"]) == (instances, listening, instances)
 
 
 def test_instance_that_hangs_leaves_the_others_answers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,4 +54,4 @@ def test_instance_that_hangs_leaves_the_others_answers(monkeypatch: pytest.Monke
         found = apiserver_answer.readyz("", {6443})
     finally:
         given_up.set()
-    assert (found["answers"], found["instances"], found["listeners"]) == (True, 1, 2)
+    assert (found["answers"], found["instances"], found["listeners"], found["private"]) == (True, 1, 2, 2)

@@ -52,7 +52,7 @@ class World:
         self.runs_for: float | None = 60.0
         self.only_standby_runs = False
         self.wrong_until = 0
-        self.api: Endpoint | Unknown = Endpoint(True, instances=1, listeners=1)
+        self.api: Endpoint | Unknown = Endpoint(True, instances=1, listeners=1, private=1)
         self.helm.install(NAME, MANIFEST)
         self.hosts.files[NODE, ACTIVE_PATH] = b'{"metadata": {"labels": {"%s": "x"}}}' % CHECKPOINT_OF.encode()
         self.hosts.commands["sh"] = self._remove

@@ -69,7 +69,8 @@ class Slow:
         )
         assert seen.facts is not None
         answering = len(serving) if self.answering is None else self.answering
-        api = Endpoint(True, "ok", "10.0.0.1:6443", instances=answering, listeners=len(serving))
+        count = len(serving)
+        api = Endpoint(True, "ok", "10.0.0.1:6443", instances=answering, listeners=count, private=count)
         facts = replace(seen.facts, api=api, clock=Clock(self.clock_offset, 0.1))
         return Diagnosis(ApiSeen(True), (replace(seen, facts=facts),), ())
 

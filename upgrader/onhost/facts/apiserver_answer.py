@@ -30,7 +30,7 @@ def readyz(root: str, ports: set[int]) -> dict[str, Any]:
     alone = [answer for answer in answers if answer["answers"] and private(answer["address"])]
     first = next((answer for answer in answers if answer["answers"]), answers[0])
     public = [count for (address, _), count in sockets.items() if not private(address)]
-    return dict(first, instances=len(alone), listeners=max(public, default=0))
+    return dict(first, instances=len(alone), listeners=max(public, default=0), private=len(sockets) - len(public))
 
 
 def private(address: str) -> bool:

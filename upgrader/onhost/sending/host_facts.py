@@ -88,7 +88,8 @@ class Unit:
 class Endpoint:
     """Whether a server answers correctly; `said`: its answer, or the reason why there is none. `address`: the server's,
     `host:port`; empty if nothing listens. `instances`: how many instances of kube-apiserver answer on private addresses
-    of their own; `listeners`: how many sockets share the address for clients, one for each that serves them.
+    of their own; `listeners`: how many sockets share the address for clients, one for each that serves them; `private`:
+    how many private addresses there are, whether or not an instance answers there in time.
     """
 
     answers: bool
@@ -96,6 +97,7 @@ class Endpoint:
     address: str = ""
     instances: int = 0
     listeners: int = 0
+    private: int = 0
 
 
 @dataclass(frozen=True)

@@ -221,19 +221,18 @@ def _replace(controller: Controller, facts: HostFacts, attempts: Attempts, now: 
 
 def _replaced(facts: HostFacts, running: int, wrong: int, waited: float) -> bool:
     """Whether the standby pod serves beside the wrong instances, or will as soon as the port is free."""
-    if not isinstance(facts.kubelet, Unit) or not facts.kubelet.running:
+    if not isinstance(facts.kubelet, Unit) or not facts.kubelet.running or not isinstance(facts.api, Endpoint):
         return False
     if not _private(facts):
         return waited >= BESIDE_SECONDS
     # An instance answers at its private address a second or two before its HAProxy listens for clients.
-    assert isinstance(facts.api, Endpoint)
     # One that is too slow to answer isn't counted among them.
     return facts.api.instances >= running - wrong and facts.api.listeners > wrong
 
 
 def _private(facts: HostFacts) -> bool:
     """Whether instances have private addresses, as the chart's have: then several serve beside one another."""
-    return isinstance(facts.api, Endpoint) and facts.api.instances > 0
+    return isinstance(facts.api, Endpoint) and facts.api.private > 0
 
 
 def _right(controller: Controller) -> bool:
