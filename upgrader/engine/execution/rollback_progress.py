@@ -33,13 +33,17 @@ class RollbackProgress:
     that answers within seconds.
     """
 
-    def __init__(self, kube: Kube, clock: Clock) -> None:
+    def __init__(self, kube: Kube, clock: Clock, patience_seconds: float) -> None:
+        """`patience_seconds`: how long the API may be unreachable; longer than it may be slow, if it is longer."""
         self._kube = kube
         self._clock = clock
+        self._patience_seconds = max(STALLED_SECONDS, patience_seconds)
         self._before: tuple[int, int] | None = None
         """None: unknown. Whatever was observed then counts as the change."""
         self._looks_at = 0.0
         self._begun = 0.0
+        self._looked_at = 0.0
+        self._answered_at = 0.0
         self._waits_since = 0.0
         self._seen = False
         """Whether kube-controller-manager has observed a change of the Deployment: its pods are being replaced."""
@@ -51,18 +55,25 @@ class RollbackProgress:
         unfinished = isinstance(error, RollbackStalled | HelmUnfinished) or (lasted and isinstance(error, HelmError))
         return unfinished and not self._seen
 
-    def too_slow(self) -> str:
-        """Why Helm needn't be run before the API server has been replaced; "" while it may get through."""
-        for _ in range(_SLOW_ANSWERS):
+    def too_slow(self, *, overdue: bool) -> str:
+        """Why Helm needn't be run before the API server has been replaced; "" while it may get through.
+
+        One that answers nothing has all its time, unless it is `overdue`: the run has waited long enough already.
+        """
+        began, slow, answered = self._clock.monotonic(), 0, overdue
+        while True:
             self._kube.reconnect()
             asked = self._clock.monotonic()
-            self._generations()
-            if self._clock.monotonic() - asked < _SLOW_SECONDS:
+            answered = self._generations() is not None or answered
+            at = self._clock.monotonic()
+            if at - asked < _SLOW_SECONDS:
                 return ""
-        return (
-            f"the API server is too slow for a rollback: {_SLOW_ANSWERS} requests in a row took {_SLOW_SECONDS:.0f} s "
-            "or more each"
-        )
+            slow += 1
+            if slow >= _SLOW_ANSWERS and (answered or at - began >= self._patience_seconds):
+                return (
+                    f"the API server is too slow for a rollback: {slow} requests in a row took "
+                    f"{_SLOW_SECONDS:.0f} s or more each"
+                )
 
     def replaced(self) -> None:
         """The slow pods are gone. kube-controller-manager may be in its back-off for up to five minutes more: from now
@@ -75,7 +86,7 @@ class RollbackProgress:
         if self._before is None:
             self._before = self._generations()
             self._seen = self._before == _NONE
-        self._begun = self._waits_since = self._clock.monotonic()
+        self._begun = self._waits_since = self._answered_at = self._looked_at = self._clock.monotonic()
         self._looks_at = self._waits_since + _LOOK_SECONDS
 
     def __call__(self) -> None:
@@ -85,23 +96,24 @@ class RollbackProgress:
         asked = self._clock.monotonic()
         now = self._generations()
         at = self._clock.monotonic()
+        since_look, self._looked_at = at - self._looked_at, at
         self._looks_at = at + _LOOK_SECONDS
-        observed = now is not None and now[1] >= now[0]
-        if now is not None and observed:
+        if now is None:
+            self._waits_since += since_look  # kube-controller-manager may have had no answer, either
+            if at - self._answered_at >= self._patience_seconds:
+                raise _stalled(at - self._answered_at, "the API server does not answer")
+            return
+        self._answered_at = at
+        observed = now[1] >= now[0]
+        if observed:
             self._seen = self._before is None or now[1] > self._before[0]
-        quick = now is not None and at - asked < _SLOW_SECONDS
+        quick = at - asked < _SLOW_SECONDS
         if quick and (observed or self._replaced):
             self._waits_since = at  # Helm may have yet to write it
         elif not self._seen and at - self._waits_since >= STALLED_SECONDS:
-            why = "the API server does not answer" if now is None else "kube-controller-manager has not observed it"
-            if now is not None and (observed or self._replaced):
-                why = f"each request takes {_SLOW_SECONDS:.0f} s or more"
-            raise RollbackStalled(
-                f"the rollback of Deployment {_NAMESPACE}/{RECOVERED_RELEASE} has not begun after "
-                f"{at - self._waits_since:.0f} s: {why}",
-                remedy="Compare the CPU that kube-apiserver uses with its limit: kubectl -n kube-system top pod "
-                "--containers. See also the log of kube-controller-manager.",
-            )
+            slow = f"each request takes {_SLOW_SECONDS:.0f} s or more"
+            why = slow if observed or self._replaced else "kube-controller-manager has not observed it"
+            raise _stalled(at - self._waits_since, why)
 
     def _generations(self) -> tuple[int, int] | None:
         """The Deployment's, and the one that was observed; None where that isn't known."""
@@ -110,6 +122,14 @@ class RollbackProgress:
         except ApiError:
             return None
         return _read(found) if found is not None else _NONE
+
+
+def _stalled(seconds: float, why: str) -> RollbackStalled:
+    return RollbackStalled(
+        f"the rollback of Deployment {_NAMESPACE}/{RECOVERED_RELEASE} has not begun after {seconds:.0f} s: {why}",
+        remedy="Compare the CPU that kube-apiserver uses with its limit: kubectl -n kube-system top pod --containers. "
+        "See also the log of kube-controller-manager.",
+    )
 
 
 def _read(found: KubeObject) -> tuple[int, int]:

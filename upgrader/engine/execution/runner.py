@@ -297,7 +297,7 @@ class Runner:
         failure: UpgraderError | None = None
         refused, in_vain, unfinished, replaced = "", False, False, False
         progress = self._progress(point)
-        if progress is not None and (slow := progress.too_slow()):
+        if progress is not None and (slow := progress.too_slow(overdue=self._overdue)):
             replaced = self._replace_newer(item, progress, slow)
             progress = progress if replaced else None
         for attempt in range(UNDO_ATTEMPTS):
@@ -357,7 +357,7 @@ class Runner:
     def _progress(self, point: RestorePoint) -> RollbackProgress | None:
         """Of kube-apiserver's rollback, where something can be done if there is none."""
         followed = point.release == RECOVERED_RELEASE and point.revision is not None and self._lifeline.recovers
-        return RollbackProgress(self._kube, self._clock) if followed else None
+        return RollbackProgress(self._kube, self._clock, self._patience_seconds) if followed else None
 
     def _undo_watched(self, item: PipelineStep, progress: RollbackProgress | None) -> Step:
         """The step, with what is to be checked while its undo waits."""
