@@ -66,6 +66,7 @@ class World:
     def __post_init__(self) -> None:
         self.kube, self.helm, self.recorder = SlowKube(self), SlowHelm(self), Recorder()
         self.recovery = Replaces(self)
+        self.stop = StopRequest()
         self.kube.raw_answers["/readyz"] = "ok"
         labels = {"owner": "helm", "name": API}
         self.kube.put(SECRETS, {"metadata": {"name": "sh.helm.release.v1.x.v1", "labels": labels}}, "kube-system")
@@ -100,7 +101,7 @@ class World:
             kube=self.kube,
             clock=self.clock,
             reporter=self.recorder,
-            stop=StopRequest(),
+            stop=self.stop,
             recovery=self.recovery,
             patience_seconds=patience_seconds,
         )
@@ -307,6 +308,20 @@ def test_api_that_goes_away_while_helm_waits_has_the_time_that_was_set() -> None
     world.helm.rollback = then_silent  # type: ignore[method-assign]
     assert world.run(patience_seconds=300.0).outcome == "rolled-back"
     assert world.replaced == []
+
+
+def test_controllers_are_left_alone_once_the_lock_is_lost() -> None:
+    """Another machine works on the cluster by then: its pods are not this run's to replace."""
+    world = World(answers_after=4.0)
+    get = world.kube.get
+
+    def lost_meanwhile(*arguments: object) -> object:
+        world.stop.forbid("the cluster's lock was taken over by laptop-2")
+        return get(*arguments)  # type: ignore[arg-type]
+
+    world.kube.get = lost_meanwhile  # type: ignore[method-assign,assignment]
+    assert world.run().outcome == "interrupted"
+    assert (world.replaced, world.helm.calls) == ([], [f"upgrade {API}"])
 
 
 def test_api_that_was_slow_once() -> None:

@@ -375,7 +375,11 @@ class Runner:
         return item.undo_watched(check)
 
     def _replace_newer(self, item: PipelineStep, progress: RollbackProgress, why: str) -> bool:
-        """Replace the pods that the step brought, in whichever process it was begun; whether they were."""
+        """Replace the pods that the step brought, in whichever process it was begun; whether they were.
+
+        Not where another process may be at work there.
+        """
+        self._end_if_lost()
         spans = (span.began for span in self._state.spans if span.step == item.step.name)
         replaced = self._lifeline.replace_newer(next(spans, self._clock.now()), why)
         if replaced:
