@@ -216,7 +216,7 @@ class ClientsGate:
         reading.problem = _problem(server, tuple(refusals.values()), slow, certain=certain)
         if reading.problem and reading.crowded:
             reading.problem = replace(reading.problem, certain=lasting, again_at=reading.crowded.decided_at(now))
-        elif reading.problem and reading.throttled is not None:
+        elif reading.problem and reading.throttled is not None and refusals.keys() <= {TOO_MANY}:
             at = None if starved else reading.throttled + THROTTLED_SECONDS
             reading.problem = replace(reading.problem, certain=starved, again_at=at, remedy=_THROTTLED_REMEDY)
 

@@ -220,9 +220,9 @@ def test_too_few_seats_fail_the_gate_after_half_a_minute(queue: Callable[[int], 
     assert len(times) <= 3 + seconds / 7, "about eleven seconds apart"
 
 
-def held_at_limit(cpu_limit: str, *, used: float, slow: int) -> tuple[float, str]:
+def held_at_limit(cpu_limit: str, *, used: float, slow: int, unknown_clients: int = 0) -> tuple[float, str]:
     """How long an instance is waited for that uses so many CPUs, and of whose 300 requests so many are slow in each
-    window; and the message in which that ends, "" if it holds.
+    window, and `unknown_clients` have invalid credentials; and the message in which that ends, "" if it holds.
     """
     kube, clock, times = LivingKube(), FakeClock(), list[float]()
     server = SERVERS[0]
@@ -236,7 +236,11 @@ def held_at_limit(cpu_limit: str, *, used: float, slow: int) -> tuple[float, str
         def check(self) -> Verdict:
             times.append(clock.monotonic())
             kube.raw_answers[f"{server}/metrics"] = metrics(
-                start="1.8e9", requests=300 * len(times), slow=slow * len(times), cpu=used * times[-1]
+                start="1.8e9",
+                requests=300 * len(times),
+                slow=slow * len(times),
+                cpu=used * times[-1],
+                unauthenticated=unknown_clients * len(times),
             )
             return gate.check()
 
@@ -254,6 +258,14 @@ def test_slow_instance_that_uses_all_of_its_cpu_limit_fails_the_gate_after_half_
     assert seconds == pytest.approx(30.0, abs=5.0)
     assert "99 % of LIST requests take up to 8 s, 0.1 s before this run; it uses all of its CPU limit, 50m" in said
     assert "Remove kube-apiserver's CPU limit" in said
+
+
+@pytest.mark.parametrize("slow", [0, 30])
+def test_cpu_limit_is_not_blamed_for_refused_logins(slow: int) -> None:
+    """They fail the gate as soon as they do elsewhere, and what to do about them isn't more CPU."""
+    seconds, said = held_at_limit("50m", used=0.049, slow=slow, unknown_clients=100)
+    assert seconds == held_at_limit("", used=0.049, slow=slow, unknown_clients=100)[0]
+    assert "For 401, check" in said and "Remove kube-apiserver's CPU limit" not in said
 
 
 @pytest.mark.parametrize(("cpu_limit", "used"), [("50m", 0.03), ("", 2.0), ("0", 2.0)])
