@@ -116,7 +116,7 @@ class RollbackProgress:
             raise _stalled(at - self._waits_since, why)
 
     def _generations(self) -> tuple[int, int] | None:
-        """The Deployment's, and the one that was observed; None where that isn't known."""
+        """The Deployment's, and the one that was observed; None if that isn't known."""
         try:
             found = self._kube.get(WORKLOADS["Deployment"], RECOVERED_RELEASE, _NAMESPACE)
         except ApiError:
