@@ -11,7 +11,7 @@ from testkit.api_servers import ApiServers, api_servers
 from testkit.lab_cluster import OLD
 from upgrader.adapters.helm import HelmAdapter
 from upgrader.adapters.kube import KubeAdapter
-from upgrader.config.charts import charts_folder
+from upgrader.built_in_files import charts_folder
 from upgrader.model.release import ReleaseSpec
 from upgrader.ports import Kind
 
