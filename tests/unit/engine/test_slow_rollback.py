@@ -43,6 +43,8 @@ class World:
     """How long each request takes, from here."""
     answers: bool = True
     """Whether there is an answer after that time."""
+    connects_after: float = 0.0
+    """How long a new connection takes."""
     silent_seconds: float = inf
     """For how long there is none."""
     helm_reads: bool = True
@@ -127,10 +129,16 @@ class SlowKube(FakeKube):
         super().__init__()
         self.world = world
         self.silent_since: float | None = None
+        self.connected = True
+
+    def reconnect(self) -> None:
+        super().reconnect()
+        self.connected = False
 
     def _check(self, what: str) -> None:
         if self.world.slow and not self._is_back():
-            self.world.clock.sleep(self.world.answers_after)
+            self.world.clock.sleep(self.world.answers_after + (0.0 if self.connected else self.world.connects_after))
+            self.connected = True
             if not self.world.answers:
                 raise ApiUnavailable(f"no answer ({what})")
         super()._check(what)
@@ -322,6 +330,13 @@ def test_controllers_are_left_alone_once_the_lock_is_lost() -> None:
     world.kube.get = lost_meanwhile  # type: ignore[method-assign,assignment]
     assert world.run().outcome == "interrupted"
     assert (world.replaced, world.helm.calls) == ([], [f"upgrade {API}"])
+
+
+def test_api_that_is_far_away() -> None:
+    """A new connection takes several round trips, by satellite more than a second: the API server isn't slow for it."""
+    world = World(connects_after=1.8, answers_after=0.6, observed_after=2.0)
+    assert world.run().outcome == "rolled-back"
+    assert world.replaced == []
 
 
 def test_api_that_was_slow_once() -> None:

@@ -63,6 +63,7 @@ class RollbackProgress:
         began, slow, answered = self._clock.monotonic(), 0, overdue
         while True:
             self._kube.reconnect()
+            self._generations()  # opens the connection, which takes several round trips to a cluster that is far away
             asked = self._clock.monotonic()
             answered = self._generations() is not None or answered
             at = self._clock.monotonic()
