@@ -377,7 +377,7 @@ class Runner:
     def _replace_newer(self, item: PipelineStep, progress: RollbackProgress, why: str) -> bool:
         """Replace the pods that the step brought, in whichever process it was begun; whether they were.
 
-        Not where another process may be at work there.
+        Not once another process may be changing them.
         """
         self._end_if_lost()
         spans = (span.began for span in self._state.spans if span.step == item.step.name)
