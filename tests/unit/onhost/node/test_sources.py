@@ -112,7 +112,7 @@ ALLOWED = {
 def test_the_rule_which_generation_to_start_is_written_once() -> None:
     """Both sides call it, and no function of either orders generations by what the rule judges them by."""
     called = {(p.stem, name) for p in USERS for name in ("best", "restorable") if f" {name}(" in p.read_text()}
-    assert {("rules", "best"), ("actions", "restorable")} <= called
+    assert {("rules", "best"), ("next_actions", "restorable")} <= called
     found = set()
     for path in USERS:
         functions = [n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.FunctionDef)]
