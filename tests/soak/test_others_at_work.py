@@ -153,8 +153,7 @@ def test_vpn_that_drops_for_two_minutes(releases: TwoReleases, moment: Moment) -
     turns = releases.change()
     with releases.run_until(moment) as process:
         with cut_off(releases.cluster):
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(stretched(120))
+            time.sleep(120)  # as long on a busy machine, too: it isn't a deadline
             assert process.poll() is None, process.communicate()
         code, output = ended(process, 600)
     assert_one_state(releases, turns, code, output)
@@ -167,8 +166,7 @@ def test_vpn_that_drops_while_kube_apiserver_is_replaced(cluster: LabCluster, mo
     with running("-C", cluster.folder, "run", "--to", TARGET, "--new", "--yes") as process:
         until(str(moment), lambda: reached(cluster, moment, before), timeout_seconds=300, interval_seconds=0.1)
         with cut_off(cluster):
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(stretched(120))
+            time.sleep(120)  # as long on a busy machine, too: it isn't a deadline
             assert process.poll() is None, process.communicate()
         code, output = ended(process, 900)
     assert code in (0, 4), output
