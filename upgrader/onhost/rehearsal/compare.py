@@ -168,6 +168,8 @@ class Comparison:
         for before, after in self._pages(pool, pair):
             if before.refused is not None:
                 self._unlisted(pair.old, before.refused)
+                if after.refused is not None:
+                    self.undecodable.add(pair.new.name)
                 return False
             known.update((key_of(each.item), each) for each in after.found)
             work: list[tuple[tuple[str, str], Listed, Listed | None, bool]] = []
@@ -192,7 +194,7 @@ class Comparison:
             limit = last.next_limit
             before = self._current.page(pair.old, last.at, limit=limit)
             # What comes after an object that can't be read isn't listed: each is asked for by its name.
-            if before.refused is not None or there.refused is not None or (last.at and not there.at):
+            if there.refused is not None or (last.at and not there.at):
                 return before, there._replace(found=[], at="")
             same = before if pair.old.version == pair.new.version else None
             return before, self._target.page(pair.new, there.at, same, limit)

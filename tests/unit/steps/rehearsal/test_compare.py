@@ -223,6 +223,20 @@ def test_an_object_that_is_missing_is_told_from_one_that_can_not_be_decoded() ->
         assert [each["what"] for each in comparison.findings()] == ["unreadable"]
 
 
+def test_what_neither_version_can_list_keeps_the_target_from_getting_ready() -> None:
+    """The running version has been ready since before there was such an object; what the target can list doesn't."""
+
+    class Undecodable(FakeApi):
+        def page(self, resource: Resource, at: str, *_: Any, **__: Any) -> Page:
+            return Page([], refused={"message": "no matching key"})
+
+    for target, undecodable in ((Undecodable(), {"deployments.apps"}), (FakeApi((deployment("one"),)), set())):
+        comparison = Comparison(Undecodable(), target, 10, float("inf"))  # type: ignore[arg-type]
+        comparison.run(write=True)
+        assert comparison.undecodable == undecodable
+        assert [each["what"] for each in comparison.findings()] == ["unlisted"]
+
+
 def test_events_are_created_as_what_they_were_made_as() -> None:
     """The newer API of Events lists those of the older one, too, and refuses to create them."""
     events = DEPLOYMENTS._replace(group="events.k8s.io", plural="events", kind="Event")
