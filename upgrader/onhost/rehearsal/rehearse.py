@@ -215,11 +215,11 @@ def _lacking(api: Api) -> str:
     """What a server isn't ready for; "" where it is ready."""
     try:
         status, answer = api.ask("GET", "/readyz?verbose")
+        lacking = re.findall(r"(?m)^\[-\](\S+)", str(answer.get("message")))
+        if lacking == [_INFORMERS] and only_these(str(api.ask("GET", f"/readyz/{_INFORMERS}")[1].get("message"))):
+            return ""
     except Failed as error:
         return str(error)
-    lacking = re.findall(r"(?m)^\[-\](\S+)", str(answer.get("message")))
-    if lacking == [_INFORMERS] and only_these(str(api.ask("GET", f"/readyz/{_INFORMERS}")[1].get("message"))):
-        return ""
     return "" if status == 200 else _LACKS.format(", ".join(lacking) or f"status {status}")
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from upgrader.onhost.common.questions import Failed
 from upgrader.onhost.rehearsal import rehearse
 from upgrader.onhost.rehearsal.processes import Etcd
 from upgrader.onhost.rehearsal.unwatched import KEYS, block_informers, first, only_these
@@ -81,3 +82,17 @@ def test_a_server_is_ready_without_them(said: str, informers: str, missing: str)
     answers = {"/readyz?verbose": said, "/readyz/informer-sync": why}
     api: Any = SimpleNamespace(ask=lambda _, path: (500, {"message": answers[path]}))
     assert rehearse._lacking(api) == missing
+
+
+def test_a_server_that_ends_while_it_is_asked() -> None:
+    """It isn't ready, and what it said last is told: a target that can't serve the data is a finding, and no failure of
+    the rehearsal.
+    """
+
+    def ask(_: str, path: str) -> tuple[int, dict[str, Any]]:
+        if path != "/readyz?verbose":
+            raise Failed("the target kube-apiserver no longer answers: refused")
+        return 500, {"message": NOT_READY}
+
+    api: Any = SimpleNamespace(ask=ask)
+    assert rehearse._lacking(api) == "the target kube-apiserver no longer answers: refused"
