@@ -293,6 +293,7 @@ WORST_SEVERITY: Mapping[str, Severity] = {
     "rehearsal.manifest-unread": "unknown",
     "rehearsal.missing": "error",
     "rehearsal.old": "error",
+    "rehearsal.parameters": "unknown",
     "rehearsal.stale": "error",
     "rehearsal.start": "error",
     "rehearsal.unfinished": "unknown",

@@ -314,6 +314,7 @@ UNIT_TESTS_ONLY: dict[str, str] = {
     ),
     "rehearsal.manifest-gone": "It compares a record of Helm with what two API servers serve.",
     "rehearsal.manifest-unread": "It reads a record of Helm.",
+    "rehearsal.parameters": "It reads a field of a policy.",
     "rehearsal.unfinished": "It needs more objects than can be compared in half an hour.",
     "rehearsal.unlisted": "It needs an object that a running API server can't read.",
     "rehearsal.update": "It needs a validation that has become stricter, and does not tolerate what is stored.",

@@ -15,12 +15,17 @@ from upgrader.onhost.rehearsal.helm_records import SELECTOR
 from upgrader.onhost.rehearsal.objects import key_of, owner
 from upgrader.onhost.rehearsal.releases import RECORDED_IN, RECORDS, Manifests
 from upgrader.onhost.rehearsal.requests import Outcome, Pair, Requests
+from upgrader.onhost.rehearsal.unwatched import withheld
 
 _AT_ONCE = 4
 _NAMES = 10
 _SERVERS_OWN = ("apiregistration.k8s.io", "apiservices")
 """Removed from the copies, as others than the server would serve some of them; it makes its own again."""
 _CRDS = ("apiextensions.k8s.io", "customresourcedefinitions")
+_POLICIES = (
+    ("admissionregistration.k8s.io", "validatingadmissionpolicies"),
+    ("admissionregistration.k8s.io", "mutatingadmissionpolicies"),
+)
 _NOT_SERVED = "it does not serve them, although their CustomResourceDefinition is established"
 _COUNTED = {"read": "read", "update": "updated", "create": "created"}
 
@@ -94,6 +99,7 @@ class Comparison:
         before, after = (served(api, custom, self._until) for api in (self._current, self._target))
         for group, plural in sorted(custom - before.keys()):
             self._found.add("unlisted", f"{plural}.{group}", _NOT_SERVED)
+        self._undecided(before)
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             for key in sorted(before.keys() - {_SERVERS_OWN}):
                 name = before[key][0].name
@@ -139,6 +145,13 @@ class Comparison:
                 names.add(name)
                 self._found.add("conversion", name, "", ("", item["metadata"]["name"]))
         return names
+
+    def _undecided(self, served: dict[tuple[str, str], list[Resource]]) -> None:
+        """Note the policies that decide nothing here."""
+        for resource in (served[key][0] for key in _POLICIES if key in served):
+            for each in self._listed(resource):
+                if withheld(each.item["spec"].get("paramKind")):
+                    self._found.add("parameters", resource.name, "", key_of(each.item))
 
     def _unlisted(self, resource: Resource, refused: dict[str, Any]) -> None:
         self._found.add("unlisted", resource.name, self._requests.why(resource, refused))

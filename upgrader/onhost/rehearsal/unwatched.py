@@ -12,8 +12,9 @@ import base64
 import json
 import re
 from collections.abc import Container
+from typing import Any
 
-__all__ = ["KEYS", "UNREADABLE", "block_informers", "first", "only_these"]
+__all__ = ["KEYS", "UNREADABLE", "block_informers", "first", "only_these", "withheld"]
 
 _RESOURCES = (("", "pods"), ("", "secrets"))
 KEYS = ("/pods/!", "/secrets/!")
@@ -37,6 +38,14 @@ def only_these(said: str) -> bool:
     """Whether a server lacks no other informers, by what it says of them (`/readyz/informer-sync`)."""
     found = _NOT_STARTED.search(said)
     return bool(found and set(found[1].split()) <= _TYPES)
+
+
+def withheld(parameters: dict[str, Any] | None) -> bool:
+    """Whether a server has no parameters of this kind (`paramKind`) for an admission policy, which takes them from its
+    informers: what the policy selects is refused then, or admitted, by its `failurePolicy`.
+    """
+    found = parameters or {}
+    return found.get("apiVersion") == "v1" and f"*v1.{found.get('kind')}" in _TYPES
 
 
 def block_informers(undecodable: Container[str]) -> bool:

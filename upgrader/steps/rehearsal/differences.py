@@ -144,6 +144,12 @@ def _conversion(found: Difference) -> Finding:
     return Finding("rehearsal.conversion", "unknown", title, found.objects, remedy)
 
 
+def _parameters(found: Difference) -> Finding:
+    title = f"{found.resource} have pods or Secrets as parameters, so what they decide was not compared"
+    remedy = "Try objects that these policies select on a test cluster: in a rehearsal, they have no parameters."
+    return Finding("rehearsal.parameters", "unknown", title, found.objects, remedy)
+
+
 def _kms(_: Difference) -> Finding:
     title = "a KMS plugin encrypts this cluster's data, so nothing was tried"
     remedy = "A rehearsal never asks the plugin for keys. Try the target on a test cluster with the same objects."
@@ -179,6 +185,7 @@ _FINDINGS: Mapping[str, Callable[[Difference], Finding]] = {
     "no-create": _unproven,
     CLIENT: _client,
     "conversion": _conversion,
+    "parameters": _parameters,
     "kms": _kms,
     "unlisted": _unlisted,
     "unfinished": _unfinished,

@@ -237,6 +237,24 @@ def test_what_neither_version_can_list_keeps_the_target_from_getting_ready() -> 
         assert [each["what"] for each in comparison.findings()] == ["unlisted"]
 
 
+@pytest.mark.parametrize(
+    ("api_version", "kind", "unknown"),
+    [("v1", "Secret", True), ("v1", "Pod", True), ("v1", "ConfigMap", False), ("x.example.com/v1", "Secret", False)],
+)
+def test_a_policy_whose_parameters_no_server_has_is_unknown(api_version: str, kind: str, unknown: bool) -> None:
+    """Both versions refuse what it selects, or both admit it: neither says what the target would decide."""
+    policy = deployment("limits", paramKind={"apiVersion": api_version, "kind": kind})
+    current, target = servers(policy, deployment("without parameters"))
+    for group, plural, known in (
+        ("admissionregistration.k8s.io", "validatingadmissionpolicies", unknown),
+        ("admissionregistration.k8s.io", "mutatingadmissionpolicies", unknown),
+        ("example.com", "validatingadmissionpolicies", False),
+    ):
+        current.served = target.served = DEPLOYMENTS._replace(group=group, plural=plural)
+        expected = {("parameters", f"{plural}.{group}"): ("", 1, ["default/limits"])} if known else {}
+        assert compared(current, target)[0] == expected
+
+
 def test_events_are_created_as_what_they_were_made_as() -> None:
     """The newer API of Events lists those of the older one, too, and refuses to create them."""
     events = DEPLOYMENTS._replace(group="events.k8s.io", plural="events", kind="Event")

@@ -136,6 +136,7 @@ def test_without_etcds_data_no_rehearsal_is_possible(monkeypatch: pytest.MonkeyP
         ("rehearsal.added", "info"),
         ("rehearsal.dropped", "warning"),
         ("rehearsal.conversion", "unknown"),
+        ("rehearsal.parameters", "unknown"),
         ("rehearsal.kms", "unknown"),
         ("rehearsal.unlisted", "unknown"),
         ("rehearsal.unfinished", "unknown"),
@@ -157,6 +158,7 @@ def test_each_difference_is_a_finding(id_: str, severity: str) -> None:
         "added",
         "dropped",
         "conversion",
+        "parameters",
         "manifest",
     ):
         assert "2 of webs.x.com: default/one, …" in found.diagnosis
