@@ -186,6 +186,39 @@ def test_objects_that_no_key_decrypts_are_named(tmp_path: Path, images: Path) ->
     assert unreadable.names == ("default/web",) and "no matching key" in unreadable.reason, unreadable
 
 
+def test_objects_that_neither_version_decrypts_keep_the_target_from_getting_ready(tmp_path: Path, images: Path) -> None:
+    """The running version is ready, as it has been since before it lost the key."""
+    site = RehearsedData(tmp_path)
+    old_key, new_key = site.encryption("old", key("a")), site.encryption("new", key("b"))
+    with storing(tmp_path, images, OLD, f"--encryption-provider-config={old_key}") as (_, kube):
+        kube.create(SECRETS, item("v1", "Secret", "web", stringData={"password": SECRET}), "default")
+    result = site.rehearse(site.server(OLD, encryption=new_key), site.server(TARGET, encryption=new_key))
+    found = found_in(result)
+    assert found.keys() == {("rehearsal.start", ""), ("rehearsal.unlisted", "secrets")}, result
+    assert "informer-sync" in found["rehearsal.start", ""].reason
+
+
+def test_policies_whose_parameters_are_secrets_are_unknown(tmp_path: Path, images: Path) -> None:
+    """Both versions refuse what they select, although the running one admits it on the cluster."""
+    group = "admissionregistration.k8s.io/v1"
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["*"], "resources": ["configmaps"]}
+    spec = {"matchConstraints": {"resourceRules": [rule]}, "validations": [{"expression": "'word' in params.data"}]}
+    spec["paramKind"] = {"apiVersion": "v1", "kind": "Secret"}
+    param = {"name": "params", "namespace": "default", "parameterNotFoundAction": "Deny"}
+    bound = {"policyName": "allows", "validationActions": ["Deny"], "paramRef": param}
+    with storing(tmp_path, images, OLD) as (site, kube):
+        kube.create(SECRETS, item("v1", "Secret", "params", stringData={"word": SECRET}), "default")
+        made = item(group, "ValidatingAdmissionPolicy", "allows", spec=spec)
+        kube.create(Kind(group, "validatingadmissionpolicies", namespaced=False), made)
+        made = item(group, "ValidatingAdmissionPolicyBinding", "everywhere", spec=bound)
+        kube.create(Kind(group, "validatingadmissionpolicybindings", namespaced=False), made)
+    found = found_in(site.rehearse(site.server(OLD), site.server(TARGET)))
+    assert found["rehearsal.parameters", "validatingadmissionpolicies.admissionregistration.k8s.io"].names == (
+        "allows",
+    )
+    assert ("rehearsal.unproven", "configmaps") in found
+
+
 def test_an_object_that_only_a_new_one_would_fail_for_is_named(seeded: Found) -> None:
     """The target's validation is stricter. It tolerates what is stored, so an update without a change passes."""
     found = seeded["rehearsal.create", "services"]
