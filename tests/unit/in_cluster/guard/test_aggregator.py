@@ -229,6 +229,23 @@ def test_of_a_large_pod_little_is_kept() -> None:
     run(test)
 
 
+def test_a_definition_without_the_hash_leads_to_no_write_after_write() -> None:
+    """One of another version drops the field: each write would be a change to be looked at, and written, again."""
+
+    async def test(world: World) -> None:
+        put(world.api, protector(), pod("x"))
+        written = list[int]()
+        for _ in range(3):
+            await world.see()
+            world.now += 1.0
+            await world.look()
+            written.append(len(world.done("replace")))
+            stored(world.api)["status"]["cells"][0]["aggregation"].pop("selectorHash", None)
+        assert written == [1, 0, 0]
+
+    run(test)
+
+
 def test_that_nothing_changed_is_told_every_half_minute() -> None:
     """So that people see that somebody counts."""
 

@@ -328,7 +328,10 @@ class Aggregator:
     def _is_new(self, protector: Protector, cell: Cell) -> bool:
         """Whether the status has to be written; an unchanged one is written from time to time, too."""
         before = next((each for each in protector.cells if each.name == cell.name), None)
-        if before is None or replace(cell, last_event=before.last_event) != before:
+        if before is None or replace(cell, last_event=before.last_event, counted_by=before.counted_by) != before:
+            return True
+        # A definition of another version may drop the hash: without this, each write would lead to the next one.
+        if before.counted_by not in ("", cell.counted_by):
             return True
         return abs((cell.last_event or 0.0) - (before.last_event or 0.0)) >= _FRESH_SECONDS
 
