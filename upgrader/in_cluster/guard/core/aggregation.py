@@ -74,7 +74,8 @@ def aggregate(protector: Protector, cell_name: str, seen: Seen, now: float) -> A
     counted = [p for p in selected if not _went(p.uid, seen)]
     unavailable = _unavailable(counted, protector.min_ready_seconds, seen, now)
     cell = protector.cell(cell_name)
-    is_first = protector.is_uncounted(cell) or all(each.name != cell_name for each in protector.cells)
+    # A webhook may have recorded a deletion in a cell before it was first counted.
+    is_first = protector.is_uncounted(cell) or (cell.last_event is None and not cell.counted_by)
     allowed = sorted(uid for bucket in cell.buckets for uid in bucket.known)
     settled = {uid for uid in allowed if _settled(uid, seen)}
     to_read = [uid for uid in allowed if uid not in settled and uid not in read and _doubtful(uid, seen)]

@@ -140,9 +140,13 @@ def test_pods_that_nobody_knows_go_by_what_the_api_lists(ahead: float) -> None:
 
 
 def test_what_another_selector_has_counted_is_listed_first() -> None:
-    """So is a new cell: no record tells of deletions that were allowed before. Podseidon's counts have no selector."""
+    """So is a new cell, also one in which a webhook has already recorded a deletion: no record tells of deletions that
+    were allowed before. Podseidon's counts have no selector.
+    """
     of_another = Cell("a", Counts(9, 9), 5.0, counted_by="another")
-    for cells, listed in (((), True), ((of_another,), True), ((replace(of_another, counted_by=""),), False)):
+    only_allowed = Cell("a", buckets=(Bucket(5.0, "p-9"),))
+    of_podseidon = replace(of_another, counted_by="")
+    for cells, listed in (((), True), ((of_another,), True), ((only_allowed,), True), ((of_podseidon,), False)):
         protector, seen = Protector("ns", "web", 1, APP, APP, cells=cells), Seen({"p-1": _pod("p-1")}, NOW)
         asked = aggregate(protector, "a", seen, NOW)
         assert asked.to_list is listed
