@@ -14,7 +14,7 @@ import pytest
 from testkit.memory import TracedMemory
 from tests.unit.in_cluster.guard.core.builders import request_of, review_of
 from tests.unit.in_cluster.guard.fake_api import FakeApi
-from tests.unit.in_cluster.guard.protector_world import LABELS, counted, pod, protector, put, see, stored, uids
+from tests.unit.in_cluster.guard.protector_world import LABELS, bucket, counted, pod, protector, put, see, stored, uids
 from upgrader.in_cluster.guard.core.admission import AdmissionRequest, Answer, NotAnAdmissionReview
 from upgrader.in_cluster.guard.core.protector import Tuning
 from upgrader.in_cluster.guard.core.selectors import Selector
@@ -492,6 +492,27 @@ def test_pods_of_a_cell_that_is_not_counted_any_more_let_no_other_go() -> None:
         assert (await world.ask(deletion("y", "3"))).allowed, "read before the watch has brought it"
         await see(world.cache)
         assert (await world.ask(deletion("z", "4"))).allowed
+
+    run(test)
+
+
+def test_deletions_in_a_cell_that_is_not_counted_any_more_refuse_no_other() -> None:
+    """It went away amid a drain, and no aggregator is left to strike them off: they are subtracted from its own pods,
+    which don't count, and from none of another cell, and take none of the places of `maxConcurrentLag`.
+    """
+
+    async def test(world: World) -> None:
+        gone = counted_at(4, 1)
+        gone["admissionHistory"] = {"buckets": [bucket(f"uid-b{number}") for number in range(3)]}
+        cells = {"a": counted_at(7, 1), "b": gone}
+        await world.begin(
+            protector(5, cells=cells, admissionHistoryConfig={"maxConcurrentLag": 3}), *map(pod, ("x", "y", "z"))
+        )
+        assert (await world.ask(deletion("x", "1"))).code == 409
+        world.seconds = 300.0
+        await see(world.cache)
+        assert [(await world.ask(deletion(name, name))).allowed for name in "xyz"] == [True, True, False]
+        assert len(uids(world.api, "b")) == 3, "what is recorded stays"
 
     run(test)
 

@@ -134,8 +134,8 @@ class Protector:
 
     @property
     def lag(self) -> int:
-        """How many deletions are allowed and not seen."""
-        return sum(total(c.buckets) for c in self.cells)
+        """How many deletions are allowed and not seen; without those in silent cells, whose pods don't count either."""
+        return sum(total(c.buckets) for c in self.cells if c.name not in self.silent)
 
     @property
     def estimate(self) -> int:
