@@ -286,6 +286,7 @@ class Session:
             values_files=self.settings.values_files,
             node_settings=self.settings.nodes,
             pulls_images=self.settings.images.pull,
+            probes=self.settings.availability.requests_per_second > 0,
             approvals=self.settings.approvals,
             prometheus=self.tools.prometheus,
             metric_gates=self.settings.all_metric_gates,

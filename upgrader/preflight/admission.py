@@ -17,6 +17,7 @@ from upgrader.model.first_few import first_few
 from upgrader.model.manifest import Manifest, objects_in
 from upgrader.ports import KubeObject
 from upgrader.preflight.context import PODS, PreflightContext
+from upgrader.steps.plan import planned_of
 from upgrader.steps.release.plan import PlannedRelease
 
 __all__ = ["check_admission"]
@@ -197,7 +198,7 @@ def _brought_fields(item: Manifest, namespace: str, brought: Collection[str]) ->
 
 def _written(context: PreflightContext) -> Iterator[Finding]:
     """The first one that is refused: most often, all are for the same reason."""
-    for item in (round_trip_object("upgrader-probe-dry-run", "dry run"), availability_object("dry run")):
+    for item in _gates_objects(context):
         name = f"ConfigMap {PROBE_NAMESPACE}/{item['metadata']['name']}"
         otherwise = f"Exclude from the policy the ConfigMaps of {PROBE_NAMESPACE} whose names begin with `upgrader-`."
         try:
@@ -214,3 +215,11 @@ def _written(context: PreflightContext) -> Iterator[Finding]:
                     f"{name}: the API refuses it, and a gate writes it", name, error, PROBE_NAMESPACE, otherwise
                 )
             return
+
+
+def _gates_objects(context: PreflightContext) -> Iterator[KubeObject]:
+    """Of the gate of kube-apiserver, and of the prober, as far as the run has them."""
+    if any(release.name == "kube-apiserver" for release in planned_of(context.plan, PlannedRelease)):
+        yield round_trip_object("upgrader-probe-dry-run", "dry run")
+    if context.probes:
+        yield availability_object("dry run")

@@ -82,6 +82,8 @@ class PreflightContext:
     """How nodes are upgraded; None: a run leaves all of them as they are."""
     pulls_images: bool = True
     """Whether a run begins with the step `images`."""
+    probes: bool = True
+    """Whether the prober sends requests during a run."""
     audit_log: AuditLog | None = None
     """The one that `check` was given; None: none."""
     run_at_work: Callable[[], str] = str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -92,7 +93,7 @@ def test_what_gates_write_is_tried(world: World, monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(world.kube, "create", create)
     assert world.find(check_admission) == {}
-    world.manifests["kubernetes"] = MANIFEST
+    world.manifests["kube-apiserver"] = MANIFEST
     found = world.find(check_admission)["admission.refused"]
     assert found.blocking and "ConfigMap kube-system/upgrader-" in found.title
     assert "kubectl -n kube-system describe resourcequotas" in found.remedy
@@ -102,6 +103,27 @@ def test_what_gates_write_is_tried(world: World, monkeypatch: pytest.MonkeyPatch
     assert world.find(check_admission) == {}
     refused = ApiError('admission webhook "x" does not support dry run')
     assert world.find(check_admission).keys() == {"admission.untested"}
+
+
+def test_nothing_is_tried_that_no_gate_of_the_run_writes(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A policy on kube-system doesn't block a run without kube-apiserver whose prober is turned off."""
+
+    def create(kind: Kind, manifest: KubeObject, namespace: str, **more: Any) -> KubeObject:
+        if manifest["kind"] == "ConfigMap":
+            tried.append(manifest["metadata"]["name"])
+        return manifest
+
+    monkeypatch.setattr(world.kube, "create", create)
+    for release, probes, expected in (
+        ("kubernetes", False, []),
+        ("kubernetes", True, ["upgrader-availability"]),
+        ("kube-apiserver", False, ["upgrader-probe-dry-run"]),
+    ):
+        tried = list[str]()
+        world.manifests.clear()
+        world.manifests[release] = MANIFEST
+        assert list(check_admission(replace(world.context(), probes=probes))) == []
+        assert tried == expected
 
 
 BROUGHT = """
