@@ -78,7 +78,9 @@ def derive_values(
         components = {name: section for name, (its, section) in RELEASE_AND_SECTION.items() if its == release}
         bare = rendered_offline(release, values[release])
         mine = own.get(release, {})
-        plain = rendered_offline(release, kubeadms[release]) if mine else bare
+        # Of kubeadm's addons, a chart may have only what the operator's own values put right; they set no flag.
+        addons = {section: values[release][section] for section in SECTIONS.values() if section in values[release]}
+        plain = rendered_offline(release, kubeadms[release] | addons) if mine else bare
         decided = {name: _decided(name, plain, bare, mine) for name in components}
         for component, path in components.items():
             missing = missing_flags(facts.component(component), rendered_flags(bare, component))

@@ -91,6 +91,16 @@ def test_a_value_of_the_operators_decides_on_its_flag(helm: HelmAdapter, static:
     added_flags(FakeKube(), helm, retired, KubernetesVersion.parse(known.version), charts_folder())
 
 
+def test_own_values_put_right_what_a_chart_cannot_have(helm: HelmAdapter) -> None:
+    """CoreDNS was scaled to no replicas, which the chart's schema rejects: the operator's own number is what counts."""
+    known = facts()
+    assert known.dns_deployment is not None
+    spec = {**known.dns_deployment["spec"], "replicas": 0}
+    known = replace(known, dns_deployment={**known.dns_deployment, "spec": spec})
+    derived = derive_values(known, ONE, {"kubernetes": {"coredns": {"replicas": 2}}}, helm, charts_folder())
+    assert derived.values["kubernetes"]["coredns"]["replicas"] == 2
+
+
 def test_volumes_and_environment_are_kept(helm: HelmAdapter) -> None:
     """An audit policy that is mounted into the static pod is mounted into the chart's pod."""
     mount = {"name": "audit", "mountPath": "/etc/audit", "readOnly": True}
