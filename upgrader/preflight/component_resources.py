@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from upgrader.model.components import COMPONENTS
+from upgrader.model.components import RELEASE_AND_SECTION
 from upgrader.model.finding import Finding
 from upgrader.model.manifest import Manifest, objects_in
 from upgrader.model.quantity import quantity
@@ -24,7 +24,8 @@ def check_resources(context: PreflightContext) -> Iterator[Finding]:
         for name, item in objects_in(release.after).items():
             if item["kind"] in ("Deployment", "DaemonSet"):
                 for container in item["spec"]["template"]["spec"].get("containers") or ():
-                    if container["name"] in COMPONENTS:
+                    # Another release may run one for a cluster of its own, such as a tenant's.
+                    if RELEASE_AND_SECTION.get(container["name"], ("",))[0] == release.name:
                         yield from _judged(release.name, name, container)
 
 

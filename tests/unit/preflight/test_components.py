@@ -102,6 +102,13 @@ def test_limit_of_a_smaller_component(world: World) -> None:
     assert list(world.find(check_resources)) == ["resources.cpu-limit"]
 
 
+def test_components_of_other_control_planes_are_not_judged(world: World) -> None:
+    """A release of the operator's own may run a tenant's API server in a pod, with limits for that one."""
+    limits = {"limits": {"memory": "64Mi", "cpu": "50m"}}
+    world.manifests["tenant"] = workload({"name": "kube-apiserver", "resources": limits})
+    assert world.find(check_resources) == {}
+
+
 ETCD = "--etcd-servers=https://10.0.0.2:2379,https://10.0.0.3:2379"
 FILES = ("--etcd-cafile=/pki/ca.crt", "--etcd-certfile=/pki/client.crt", "--etcd-keyfile=/pki/client.key")
 
