@@ -94,20 +94,28 @@ class Differences(NamedTuple):
 
 def differences(before: Any, after: Any) -> Differences:
     """Between two objects in their JSON form; a null is no value, and neither is an empty status."""
-    found = Differences(set(), set())
+    found = _Found(set(), set(), set())
     _differ(before, after, (), found)
-    return found
+    return Differences(found.lost | found.longer, found.added)
 
 
 def not_written(sent: dict[str, Any], returned: dict[str, Any]) -> frozenset[tuple[str, ...]]:
     """What a server has dropped or changed, of an object that it has accepted, without what is the server's to set:
     paths as in `Differences`.
     """
-    lost = differences(sent, returned).lost
-    return frozenset(path for path in lost if path[0] != "metadata" or path[1] not in _OWN)
+    found = _Found(set(), set(), set())
+    _differ(sent, returned, (), found)
+    return frozenset(path for path in found.lost if path[0] != "metadata" or path[1] not in _OWN)
 
 
-def _differ(before: Any, after: Any, path: tuple[str, ...], found: Differences) -> None:
+class _Found(NamedTuple):
+    lost: set[tuple[str, ...]]
+    longer: set[tuple[str, ...]]
+    """Lists in which the later one has all items, in the same order, and more."""
+    added: set[tuple[str, ...]]
+
+
+def _differ(before: Any, after: Any, path: tuple[str, ...], found: _Found) -> None:
     if path == ("metadata", "managedFields"):
         return
     if path == ("status",):
@@ -122,8 +130,15 @@ def _differ(before: Any, after: Any, path: tuple[str, ...], found: Differences) 
     elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
         for number, one in enumerate(before):
             _differ(one, after[number], path, found)
+    elif isinstance(before, list) and isinstance(after, list) and _has_all(after, before):
+        found.longer.add(path)
     else:
         found.lost.add(path)
+
+
+def _has_all(items: list[Any], wanted: list[Any]) -> bool:
+    rest = iter(items)
+    return all(each in rest for each in wanted)
 
 
 def _without_addresses(spec: dict[str, Any]) -> None:

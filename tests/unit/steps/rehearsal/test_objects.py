@@ -99,3 +99,15 @@ def test_what_a_server_sets_by_itself_is_not_a_loss() -> None:
     returned = {"metadata": {"name": "web", "generation": 2, "resourceVersion": "6", "uid": "1"}, "spec": {"d": 1}}
     assert not_written(sent, returned) == {("metadata", "labels"), ("spec", "c")}
     assert not_written(sent, {**sent, "status": {"phase": "x"}}) == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("returned", "written"), [([1, 2, 3], True), ([3, 1, 2], True), ([1, 3, 2], True), ([2, 1, 3], False), ([1], False)]
+)
+def test_what_a_server_adds_to_a_list_is_not_a_loss(returned: list[int], written: bool) -> None:
+    """Admission adds tolerations and volumes to pods, in one version more than in another."""
+    lost = frozenset() if written else {("spec", "a")}
+    assert not_written({"spec": {"a": [1, 2]}}, {"spec": {"a": returned}}) == lost
+    # The same list of two items, such as containers, has one path.
+    spec = {"spec": [{"a": [1, 2]}, {"a": [1, 2]}]}
+    assert not_written(spec, {"spec": [{"a": returned}, {"a": [1, 2, 3]}]}) == lost
