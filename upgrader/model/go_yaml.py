@@ -1,19 +1,20 @@
 """YAML as Helm and the kubelet read it: their library follows another version of YAML's rules than PyYAML does.
 
-`n` is false, `1e1` and `0o644` are numbers, and `1:30` and a time are strings. They read only the first document of a
-file.
+`n` is false, `1e1` and `0o644` are numbers, and `1:30`, a time and `=` are strings. They read only the first document
+of a file, but all of a chart's manifests.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import yaml
 
 from upgrader.yaml_limits import LOADER, check_limits
 
-__all__ = ["GoDumper", "GoLoader", "first_document"]
+__all__ = ["GoDumper", "GoLoader", "documents", "first_document"]
 
 _TAG = "tag:yaml.org,2002:"
 _OTHERWISE = frozenset(f"{_TAG}{kind}" for kind in ("bool", "int", "float", "timestamp", "value"))
@@ -55,7 +56,12 @@ class GoDumper(yaml.SafeDumper):
     yaml_implicit_resolvers = _resolvers(yaml.SafeDumper.yaml_implicit_resolvers)
 
 
+def documents(content: str | bytes) -> Iterator[Any]:
+    """Each document; None for an empty one. Raises yaml.YAMLError or ValueError."""
+    check_limits(content)
+    yield from yaml.load_all(content, Loader=GoLoader)  # a safe loader
+
+
 def first_document(content: str | bytes) -> Any:
     """The first document; None if there is none. Raises yaml.YAMLError or ValueError."""
-    check_limits(content)
-    return next(yaml.load_all(content, Loader=GoLoader), None)  # a safe loader
+    return next(documents(content), None)

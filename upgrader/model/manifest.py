@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
-from upgrader import fast_yaml
+from upgrader.model.go_yaml import documents
 from upgrader.model.release import without_revision
 
 __all__ = ["Manifest", "objects_in"]
@@ -23,7 +23,7 @@ def objects_in(manifest: str) -> dict[str, Manifest]:
 def _objects(manifest: str) -> Mapping[str, Manifest]:
     """Checks, steps and gates ask dozens of questions about each manifest of a run: it is parsed once."""
     found = {}
-    for document in fast_yaml.load_all(manifest):
+    for document in documents(manifest):
         for item in _single(document) if document else ():
             meta = item.get("metadata") or {}
             place = f"{meta['namespace']}/" if meta.get("namespace") else ""
