@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
+from copy import deepcopy
 from http import HTTPStatus
+from typing import Any
 
 from upgrader.errors import ApiError, ApiUnavailable
 from upgrader.model.finding import Finding
@@ -46,7 +49,7 @@ def _stale(kube: Kube, item: Manifest, *, installs: bool) -> str:
     if found is None:
         return "" if installs else f"{name} (missing)"
     try:
-        written = kube.dry_patch(_DEFINITIONS, name, {"spec": item.get("spec")})
+        written = kube.dry_patch(_DEFINITIONS, name, {"spec": _without_ca(item.get("spec"))})
     except ApiUnavailable:
         raise
     except ApiError as error:
@@ -54,3 +57,11 @@ def _stale(kube: Kube, item: Manifest, *, installs: bool) -> str:
             raise
         return f"{name} (the API refuses the chart's: {error.message})"
     return name if written["spec"] != found["spec"] else ""
+
+
+def _without_ca(spec: Any) -> Any:
+    """What a chart has as its conversion webhook's CA is a placeholder: an operator, or cert-manager, writes it."""
+    spec = deepcopy(spec)
+    with suppress(AttributeError, KeyError, TypeError):  # it has no conversion webhook
+        spec["conversion"]["webhook"]["clientConfig"].pop("caBundle", None)
+    return spec

@@ -50,6 +50,15 @@ def test_definition_that_is_as_the_chart_has_it(queues: World) -> None:
     assert queues.find(check_chart_definitions) == {}
 
 
+def test_placeholder_of_a_ca(queues: World) -> None:
+    """A chart has one until an operator writes the real CA: to apply it would break conversions."""
+    webhook = {"strategy": "Webhook", "webhook": {"clientConfig": {"caBundle": "real"}}}
+    queues.kube.put(DEFINITIONS, definition("v1", "v2", conversion=webhook))
+    placeholder = {"strategy": "Webhook", "webhook": {"clientConfig": {"caBundle": "Cg=="}}}
+    queues.helm.definitions_of[Path("/c")] = yaml.safe_dump(definition("v1", "v2", conversion=placeholder))
+    assert queues.find(check_chart_definitions) == {}
+
+
 def test_definition_that_is_missing(queues: World) -> None:
     """Helm installs it with a new release, and not with an upgrade of one."""
     assert f"{NAME} (missing)" in queues.find(check_chart_definitions)["custom-resources.not-upgraded"].title
