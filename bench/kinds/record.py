@@ -8,6 +8,7 @@ file that says why.
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -33,10 +34,13 @@ def write(path: Path, rows: Sequence[Row]) -> None:
     path.write_text(json.dumps(rows, indent=1, ensure_ascii=False) + "\n")
 
 
-def recorded(rows: Sequence[Row], kind: Kind, column: str, cell: Cell) -> list[Row]:
-    """With the cell in place of what was known; after one that didn't pass, later columns of the kind aren't known."""
+def recorded(rows: Sequence[Row], kind: Kind, column: str, cell: Cell, *, alone: bool = False) -> list[Row]:
+    """With the cell in place of what was known; after one that didn't pass, later columns of the kind aren't known.
+
+    `alone`: the other columns weren't tried, and were seen on another lab of this kind.
+    """
     seen = {key: value for key, value in asdict(cell).items() if value not in ("", 0)}
-    seen["command"] = kind.command
+    seen["command"] = f"{kind.command} --only {shlex.quote(column)}" if alone else kind.command
     new: Row = {"kind": kind.name, "title": kind.name, "what": "", "cells": {}}
     before = next((row for row in rows if row["kind"] == kind.name), new)
     # The adoption comes first: whatever an earlier lab has shown of later columns isn't this one's.

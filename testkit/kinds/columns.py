@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -15,7 +15,7 @@ from testkit.lab_cluster import OLD, TARGET, LabCluster, until
 from testkit.pushed_changes import BAD_FLAG, upgrade
 from testkit.recovery import assert_recovered
 
-__all__ = ["COLUMNS", "PASSED", "REFUSED", "Cell", "whole_way"]
+__all__ = ["COLUMNS", "NEEDED", "PASSED", "REFUSED", "Cell", "whole_way"]
 
 PASSED, REFUSED, FAILED = "passed", "refused", "failed"
 _REFUSED = 3
@@ -41,10 +41,15 @@ class _Refused(Exception):
     words: str
 
 
-def whole_way(cluster: LabCluster, kind: Kind, *, adopted: bool = False) -> Iterator[tuple[str, Cell]]:
-    """Each column with its cell, as it ends; stops after one that didn't pass. `adopted`: the cluster is already."""
+def whole_way(
+    cluster: LabCluster, kind: Kind, *, adopted: bool = False, only: Collection[str] = ()
+) -> Iterator[tuple[str, Cell]]:
+    """Each column with its cell, as it ends; stops after one that didn't pass. `adopted`: the cluster is already.
+
+    `only`: these columns, and those that they need: the cluster is adopted, and runs the target.
+    """
     for name, column in COLUMNS.items():
-        if adopted and column is _adopt:
+        if (adopted and column is _adopt) or (only and name not in {*only, *NEEDED}):
             continue
         begun = time.monotonic()
         try:
@@ -136,6 +141,9 @@ COLUMNS: Mapping[str, Callable[[LabCluster], Cell]] = {
     "recover": _recover,
     "undo": _undo,
 }
+
+NEEDED = ("adopt", "run")
+"""The columns without which none of the others can be tried."""
 
 
 def _ends_with(exit_code: int, ended: Ended) -> str:

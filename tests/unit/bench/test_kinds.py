@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -15,8 +15,8 @@ from bench.kinds.page import ORDER, page, supported
 from bench.kinds.public_files import public_files, read_files
 from bench.kinds.record import read, recorded
 from testkit.kinds.catalogue import KINDS, Kind
-from testkit.kinds.columns import COLUMNS, Cell
-from testkit.lab_cluster import OLD, TARGET
+from testkit.kinds.columns import COLUMNS, Cell, whole_way
+from testkit.lab_cluster import OLD, TARGET, LabCluster
 
 REPOSITORY = Path(__file__).parents[3]
 ROWS = read(REPOSITORY / "bench" / "results" / "kinds.json")
@@ -117,6 +117,23 @@ def test_a_column_replaces_what_was_known_of_it() -> None:
     assert after[0]["cells"]["adopt"] == {"result": "refused"} and after[1] == rows[1]
     assert after[0]["cells"]["run"]["command"] == "python -m bench.kinds --kind x"
     assert list(recorded(after, Kind("x"), "adopt", PASSED)[0]["cells"]) == ["adopt"]
+
+
+def test_a_column_that_is_tried_alone_leaves_the_others() -> None:
+    """It has a command of its own, which can be typed."""
+    rows = [_row(adopt={"result": "passed"}, run={"result": "passed"})]
+    (row,) = recorded(rows, Kind("x"), "bad flag", PASSED, alone=True)
+    assert row["cells"]["adopt"] == {"result": "passed"} and row["cells"]["run"] == {"result": "passed"}
+    assert row["cells"]["bad flag"]["command"] == "python -m bench.kinds --kind x --only 'bad flag'"
+
+
+def test_only_some_columns_are_tried_after_those_that_they_need(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An undo needs a cluster that was adopted and upgraded."""
+    columns = {name: lambda _cluster: PASSED for name in COLUMNS}
+    monkeypatch.setattr("testkit.kinds.columns.COLUMNS", columns)
+    cluster = cast(LabCluster, None)
+    assert [name for name, _ in whole_way(cluster, Kind("x"), only=["undo"])] == ["adopt", "run", "undo"]
+    assert [name for name, _ in whole_way(cluster, Kind("x"))] == list(COLUMNS)
 
 
 def test_a_kind_without_a_row_gets_one() -> None:
