@@ -159,6 +159,26 @@ def test_pods_that_a_rollback_has_made_stay() -> None:
     assert ("controller-1", ACTIVE_PATH) not in slow.hosts.files
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (written(BEGAN - 1), written(BEGAN).replace("Z", ".750Z")),
+        (written(BEGAN - 1 + 7200).replace("Z", "+02:00"), written(BEGAN + 1 - 7200).replace("Z", "-02:00")),
+        (written(BEGAN - 1).removesuffix("Z"), "1 hour ago"),
+    ],
+    ids=["fractional seconds", "offsets", "no time zone, and no time"],
+)
+def test_when_a_generation_was_captured_is_read_as_a_time(before: str, after: str) -> None:
+    """However a checkpoint writes it: what was captured a second before the step began is of the pods from before it;
+    what was captured once it had begun, or at a time that can't be read, may be of the step's own.
+    """
+    then, step = replace(AGAIN[0], captured_at=before), replace(AGAIN[1], captured_at=after)
+    back, new = pod("back", NOW - 10, template="before"), pod("new", NOW - 50, template="step")
+    slow = Slow(back, new, generations=(then, step))
+    assert slow.replace_newer() is True
+    assert [item.uid for item in slow.running] == ["back"]
+
+
 def test_pod_of_the_step_is_replaced_beside_one_that_a_rollback_has_made() -> None:
     """The rollback has begun, and goes on slowly: what it has made so far stays."""
     slow = Slow(pod("back", NOW - 10, template="before"), pod("new", NOW - 50, template="step"), generations=AGAIN)

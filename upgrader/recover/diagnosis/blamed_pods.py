@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
+from math import inf
 
-from upgrader.onhost.sending.host_facts import HostFacts
+from upgrader.onhost.sending.host_facts import Generation, HostFacts
 from upgrader.recover.diagnosis.diagnose import Controller, Diagnosis
 
 __all__ = ["newer_pods", "with_blamed"]
@@ -31,9 +32,18 @@ def _newer(facts: HostFacts, since: float) -> Iterator[str]:
 
 def _kept_before(facts: HostFacts, moment: float) -> str:
     """The template of the newest generation that was captured by then; "" if that isn't known."""
-    workload, by = facts.workload(), datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    kept = [item for item in workload.generations if "" < item.captured_at <= by] if workload else []
+    workload = facts.workload()
+    kept = [item for item in workload.generations if _captured(item) <= moment] if workload else []
     return kept[-1].template if kept else ""
+
+
+def _captured(generation: Generation) -> float:
+    """When it was captured, in seconds since 1970; infinity where that can't be read."""
+    try:
+        written = datetime.fromisoformat(generation.captured_at)
+    except ValueError:
+        return inf
+    return (written if written.tzinfo else written.replace(tzinfo=UTC)).timestamp()
 
 
 def with_blamed(seen: Diagnosis, pods: Collection[str], why: str) -> Diagnosis:
