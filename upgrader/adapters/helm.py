@@ -31,6 +31,7 @@ import yaml
 from upgrader.adapters.chart_schemas import check_schemas
 from upgrader.adapters.clock import SystemClock
 from upgrader.adapters.helm_confinement import Confinement
+from upgrader.adapters.helm_limit import ROLLBACKS, UPGRADES, HelmLimit
 from upgrader.adapters.helm_processes import CLUSTER_VARIABLE, helm_at_work
 from upgrader.adapters.helm_refusals import refusal
 from upgrader.errors import (
@@ -67,10 +68,6 @@ _WATCH_SECONDS = 1.0
 _LOOK_SECONDS = 0.02
 _DESCRIPTION_CHARACTERS = 256
 
-_HOOK = "helm.sh/hook"
-_WAITED_FOR = ({"pre-install", "post-install"}, {"pre-upgrade", "post-upgrade"})
-_MOST_HOOKS = 20
-"""That an upgrade is waited for: a chart's author decides how many it has."""
 _UNKNOWN_KIND = "unable to build kubernetes objects"
 
 _NOT_REACHED = (
@@ -344,21 +341,14 @@ class HelmAdapter:
             f"Run: helm template {spec.name} {spec.chart} --values FILE",
         )
 
+    def _hooks(self, release: str, namespace: str, revision: int) -> str:
+        command = ["get", "hooks", release, "--namespace", namespace, "--revision", str(revision)]
+        found = self._read(lambda: self._command.run(command), release)
+        return _parsed(found, f"release '{release}': its hooks", f"Run: helm get hooks {release} -n {namespace}")
+
     def definitions(self, chart: Path) -> str:
         found = self._read(lambda: self._command.run(["show", "crds", str(chart)]), chart.name)
         return _parsed(found, f"chart {chart}: what is in its folder crds/", f"Run: helm show crds {chart}")
-
-    def _hooks(self, spec: ReleaseSpec) -> int:
-        """How many hooks an upgrade or an installation waits for, one after the other; 0, too, where they can't be
-        rendered. Raises ApiUnavailable.
-        """
-        try:
-            items = objects_in(self._rendered(spec, [])).values()
-        except HelmError:
-            return 0  # what is wrong with the chart, the upgrade says
-        values = (((item.get("metadata") or {}).get("annotations") or {}).get(_HOOK) for item in items)
-        events = [{each.strip() for each in str(value or "").split(",")} for value in values]
-        return min(_MOST_HOOKS, sum(max(len(each & kind) for kind in _WAITED_FOR) for each in events))
 
     def upgrade(
         self,
@@ -371,8 +361,6 @@ class HelmAdapter:
         wait: bool = True,
     ) -> Revision:
         helm_4 = self._client.version.major >= 4
-        # Helm's timeout is that of each wait.
-        limit = timeout_seconds * (1 + self._hooks(spec)) + 2 * _GRACE_SECONDS
 
         async def work() -> Revision:
             try:
@@ -407,7 +395,8 @@ class HelmAdapter:
                     f"release: helm history {spec.name} -n {spec.namespace}",
                 ) from error
 
-        return self._call(self._watched(work(), watch), spec.name, limit)
+        limit = HelmLimit(timeout_seconds, 2 * _GRACE_SECONDS, UPGRADES, lambda: self._rendered(spec, []))
+        return self._run(self._watched(work(), watch, spec.name, limit), spec.name)
 
     def rollback(
         self,
@@ -427,8 +416,9 @@ class HelmAdapter:
             # Explicit: for a revision that Helm 3 wrote, Helm 4 would apply on the client's side, and then refuse
             # --force-conflicts, without which manual edits stay.
             command += ["--server-side=true", "--force-conflicts"]
+        limit = HelmLimit(timeout_seconds, _GRACE_SECONDS, ROLLBACKS, lambda: self._hooks(release, namespace, revision))
         with _revision_missing(release, namespace, revision):
-            self._call(self._watched(self._command.run(command), watch), release, timeout_seconds + _GRACE_SECONDS)
+            self._run(self._watched(self._command.run(command), watch, release, limit), release)
         return self.history(release, namespace)[-1]
 
     def uninstall(self, release: str, namespace: str, *, timeout_seconds: float) -> None:
@@ -452,15 +442,26 @@ class HelmAdapter:
             seconds=_READ_SECONDS,
         )
 
-    async def _watched(self, work: Coroutine[Any, Any, T], watch: Callable[[], None]) -> T:
-        """Await `work`, and call `watch` once a second; when that raises, cancel `work` and raise the error."""
+    async def _watched(
+        self, work: Coroutine[Any, Any, T], watch: Callable[[], None], release: str, limit: HelmLimit
+    ) -> T:
+        """Await `work`, and call `watch` once a second; when that raises, cancel `work` and raise the error, as well as
+        HelmUnfinished past the limit.
+        """
         task = asyncio.ensure_future(work)
+        began = self._clock.monotonic()
+        ends = began + limit.seconds
         try:
             while True:
                 done, _ = await asyncio.wait({task}, timeout=_WATCH_SECONDS)
                 if done:
                     return task.result()
                 await asyncio.to_thread(watch)
+                if self._clock.monotonic() >= ends:
+                    seconds = await asyncio.to_thread(limit.extended)
+                    ends = began + seconds
+                    if self._clock.monotonic() >= ends and not task.done():
+                        raise _unfinished(release, seconds)
         except Interrupted:
             # Another process works on the release by now: Helm's own rollback would be against that.
             self._command.killed = True
@@ -471,21 +472,29 @@ class HelmAdapter:
                 await asyncio.wait({task})
 
     def _call(self, work: Coroutine[Any, Any, T], release: str, limit_seconds: float) -> T:
+        """The same within a limit; raises HelmUnfinished past it."""
+        try:
+            return self._run(asyncio.wait_for(work, limit_seconds), release)  # noqa: TID251  # nothing cancels it
+        except TimeoutError as error:
+            raise _unfinished(release, limit_seconds) from error
+
+    def _run(self, work: Coroutine[Any, Any, T], release: str) -> T:
         """Run one call in the adapter's loop, and translate its errors."""
         if not self._thread.is_alive():
             self._thread.start()
         try:
-            limited = asyncio.wait_for(work, limit_seconds)  # noqa: TID251  # nothing cancels it
-            return asyncio.run_coroutine_threadsafe(limited, self._loop).result()
-        except TimeoutError as error:
-            raise HelmUnfinished(
-                f"Helm did not complete release '{release}' within {limit_seconds:.0f} s",
-                remedy=f"Check the release's state: helm history {release}",
-            ) from error
+            return asyncio.run_coroutine_threadsafe(work, self._loop).result()
         except pyhelm3.errors.ReleaseNotFoundError as error:
             raise _NotInstalled(f"release '{release}' is not installed") from error
         except pyhelm3.errors.Error as error:
             raise _translated(release, error.stderr.decode(errors="replace")) from error
+
+
+def _unfinished(release: str, seconds: float) -> HelmUnfinished:
+    return HelmUnfinished(
+        f"Helm did not complete release '{release}' within {seconds:.0f} s",
+        remedy=f"Check the release's state: helm history {release}",
+    )
 
 
 def _parsed(rendered: bytes, what: str, remedy: str) -> str:

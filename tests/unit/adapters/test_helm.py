@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -22,6 +23,11 @@ from upgrader.model.release import ReleaseSpec, Revision
 from upgrader.model.version import KubernetesVersion as V
 
 ROW = {"revision": 4, "status": "deployed", "chart": "web-1.0.0", "description": "", "updated": ""}
+
+
+@pytest.fixture(autouse=True)
+def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(adapters_helm, "_WATCH_SECONDS", 0.02)
 
 
 @pytest.fixture
@@ -184,18 +190,64 @@ def test_helm_that_is_killed_has_not_succeeded(tmp_path: Path) -> None:
         adapter.close()
 
 
-def test_helm_that_does_not_end_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is ended past its own timeout, which it keeps only while it waits for pods; whoever asked may ask again."""
-    monkeypatch.setattr(adapters_helm, "_GRACE_SECONDS", 0.1)
-    program = tmp_path / "helm"
-    program.write_text('#!/bin/sh\n[ "$1" != version ] || { printf v4.0.0; exit; }\nexec sleep 600\n')
-    program.chmod(0o755)
-    adapter = HelmAdapter(tmp_path / "kubeconfig", executable=program, clock=FakeClock())
-    try:
-        with pytest.raises(HelmUnfinished, match="did not complete release 'web' within 0 s"):
-            adapter.rollback("web", "kube-system", 3, timeout_seconds=0.0)
-    finally:
-        adapter.close()
+@dataclass
+class Endless:
+    """A Helm whose changes don't end by themselves, beside a clock that every look at them sets on by ten seconds."""
+
+    place: Path
+    hooks: str = ""
+    """What the chart has, and the release's revision."""
+    silent: bool = False
+    """Whether the API doesn't answer Helm."""
+    clock: FakeClock = field(default_factory=FakeClock)
+
+    def upgrade(self) -> float:
+        """After how many seconds it is ended."""
+        return self._ended(lambda helm: helm.upgrade(self._spec, timeout_seconds=60, watch=self._look))
+
+    def roll_back(self) -> float:
+        """After how many seconds it is ended."""
+        return self._ended(lambda helm: helm.rollback("web", "default", 3, timeout_seconds=60, watch=self._look))
+
+    @property
+    def asked(self) -> list[str]:
+        """What Helm was started for, in order."""
+        return (self.place / "asked").read_text().splitlines()
+
+    @property
+    def _spec(self) -> ReleaseSpec:
+        return ReleaseSpec("web", "default", self.place)
+
+    def _look(self) -> None:
+        self.clock.sleep(10.0)
+
+    def _ended(self, change: Callable[[HelmAdapter], object]) -> float:
+        (self.place / "hooks").write_text(self.hooks)
+        (self.place / "Chart.yaml").write_text("{apiVersion: v2, name: web, version: 1.0.0}")
+        program = self.place / "helm"
+        answer = "echo 'Error: Kubernetes cluster unreachable: EOF' >&2; exit 1" if self.silent else "cat hooks"
+        program.write_text(
+            f"""#!/bin/sh
+[ "$1" != version ] || {{ printf v4.0.0; exit; }}
+cd {self.place}
+echo "$*" >> asked
+case $1 in
+template|get) {answer};;
+*) exec sleep 600;;
+esac
+"""
+        )
+        program.chmod(0o755)
+        adapter = HelmAdapter(self.place / "kubeconfig", executable=program, clock=self.clock)
+        begun = self.clock.monotonic()
+        try:
+            with pytest.raises(HelmUnfinished, match="did not complete release 'web' within") as caught:
+                change(adapter)
+        finally:
+            adapter.close()
+        (seconds,) = re.findall(r"within (\d+) s", caught.value.message)
+        assert self.clock.monotonic() - begun >= float(seconds)
+        return float(seconds)
 
 
 def upgraded(
@@ -206,12 +258,10 @@ def upgraded(
     release: str = "web",
     chart: str = "{apiVersion: v2, name: web, version: 1.0.0}",
     answer: str = "",
-    rendered: str = "",
 ) -> tuple[Revision, list[str]]:
     """The revision of an upgrade by a Helm 4, and what that was called with. `chart` is its Chart.yaml; `answer` is
-    what Helm prints in place of the release, `rendered` what it renders.
+    what Helm prints in place of the release.
     """
-    (place / "rendered").write_text(rendered)
     (place / "Chart.yaml").write_text(chart)
     info = {"status": "deployed", "last_deployed": "2026-01-01T00:00:00Z", "description": "as it was described"}
     done = answer or json.dumps({"name": release, "namespace": "default", "version": 2, "info": info, "manifest": ""})
@@ -221,7 +271,6 @@ def upgraded(
 case $1 in
 version) printf v4.0.0;;
 show) cat {place}/Chart.yaml;;
-template) case $* in *--no-hooks*);; *) cat {place}/rendered;; esac;;
 upgrade) printf '%s\\n' "$@" > {place}/asked; echo '{done}';;
 esac
 """
@@ -321,40 +370,57 @@ def hook(name: str, events: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("rendered", "waits"),
+    ("hooks", "waits"),
     [
         ("", 1),
         (hook("migrate", "pre-upgrade"), 2),
         (hook("migrate", "pre-install, pre-upgrade") + "\n" + hook("index", "post-upgrade"), 3),
         (hook("both", "pre-upgrade,post-upgrade"), 3),
-        (hook("check", "test") + "\n" + hook("clean", "pre-delete"), 1),
+        (hook("check", "test") + "\n" + hook("clean", "pre-delete") + "\n" + hook("back", "pre-rollback"), 1),
     ],
 )
-def test_hooks_have_their_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rendered: str, waits: int) -> None:
+def test_hooks_have_their_time(tmp_path: Path, hooks: str, waits: int) -> None:
     """Helm waits as long as its timeout for each hook, and again for the workloads: an upgrade whose migration takes
     four minutes of five isn't stopped in the middle.
     """
-    limits, call = list[float](), HelmAdapter._call
-
-    def recorded(adapter: HelmAdapter, work: Any, release: str, limit_seconds: float) -> Any:
-        limits.append(limit_seconds)
-        return call(adapter, work, release, limit_seconds)
-
-    monkeypatch.setattr(HelmAdapter, "_call", recorded)
-    upgraded(tmp_path, rendered=rendered)
-    assert limits[-1] == 60.0 * waits + 60.0
+    assert Endless(tmp_path, hooks).upgrade() == 60.0 * waits + 60.0
 
 
-def test_hooks_that_can_not_be_rendered_stop_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before its definitions are installed, a chart is rendered without the cluster's version, which it may refuse: the
-    upgrade itself isn't refused for that.
+@pytest.mark.parametrize(
+    ("hooks", "waits"),
+    [
+        ("", 1),
+        (hook("back", "pre-rollback"), 2),
+        (hook("back", "pre-rollback,post-rollback") + "\n" + hook("index", "post-rollback"), 4),
+        (hook("migrate", "pre-upgrade") + "\n" + hook("first", "post-install"), 1),
+    ],
+)
+def test_hooks_of_a_rollback_have_their_time(tmp_path: Path, hooks: str, waits: int) -> None:
+    """Those of the revision that it returns to, as Helm has stored them: it runs these, and not the new chart's."""
+    helm = Endless(tmp_path, hooks)
+    assert helm.roll_back() == 60.0 * waits + 30.0
+    assert helm.asked[1].startswith("get hooks web --namespace default --revision 3")
+
+
+def test_helm_runs_before_anything_is_asked_for_its_time(tmp_path: Path) -> None:
+    """An API that doesn't answer just at that moment ends no step, and a slow one delays none: how long Helm may take
+    is asked once it has taken longer than without hooks.
     """
+    for change in (Endless.upgrade, Endless.roll_back):
+        helm = Endless(tmp_path)
+        change(helm)
+        assert [each.partition(" ")[0] for each in helm.asked] in (["upgrade", "template"], ["rollback", "get"])
+        (tmp_path / "asked").unlink()
 
-    def refused(*_: Any, **__: Any) -> str:
-        raise HelmError("chart requires kubeVersion: >=1.36.0")
 
-    monkeypatch.setattr(HelmAdapter, "_template", refused)
-    assert upgraded(tmp_path)[0].number == 2
+def test_hooks_that_can_not_be_read(tmp_path: Path) -> None:
+    """Helm gets the time of one hook, and they are read again before it is ended: none is stopped in the middle because
+    the API didn't answer once.
+    """
+    helm = Endless(tmp_path, silent=True)
+    assert helm.upgrade() == 60.0 * 2 + 60.0
+    reads = [each for each in helm.asked if each.startswith("template ")]
+    assert len(reads) == 2 * 4, "each time with its retries"
 
 
 _STARTER = """

@@ -1,0 +1,59 @@
+"""How long Helm may take for a change before it is ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from upgrader.errors import ApiUnavailable, HelmError
+from upgrader.model.manifest import objects_in
+
+__all__ = ["ROLLBACKS", "UPGRADES", "HelmLimit"]
+
+UPGRADES = ({"pre-install", "post-install"}, {"pre-upgrade", "post-upgrade"})
+"""The events of hooks that an upgrade waits for, which may be an installation."""
+ROLLBACKS = ({"pre-rollback", "post-rollback"},)
+
+_HOOK = "helm.sh/hook"
+_MOST_HOOKS = 20
+"""That a change is waited for: a chart's author decides how many it has."""
+_UNKNOWN_HOOKS = 1
+"""Where they can't be read: Helm gets the time of another wait, after which they are read again."""
+
+
+@dataclass(frozen=True)
+class HelmLimit:
+    """Helm's timeout is that of each wait, and it waits for each hook, one after the other, and for the workloads.
+
+    Hooks are read only once Helm has taken longer than without any: most changes end sooner, and an API that doesn't
+    answer just before Helm is run, or is slow, would end or delay it for nothing.
+    """
+
+    timeout_seconds: float
+    spare_seconds: float
+    """How much longer Helm may take, beside its waits."""
+    events: Collection[Collection[str]]
+    """Of the hooks that are waited for: those of one of these."""
+    read: Callable[[], str]
+    """The YAML in which the hooks are; raises HelmError or ApiUnavailable."""
+
+    @property
+    def seconds(self) -> float:
+        """Without hooks."""
+        return self._with(0)
+
+    def extended(self) -> float:
+        """Seconds with the hooks that there are."""
+        return self._with(self._hooks())
+
+    def _with(self, hooks: int) -> float:
+        return self.timeout_seconds * (1 + hooks) + self.spare_seconds
+
+    def _hooks(self) -> int:
+        try:
+            items = objects_in(self.read()).values()
+        except (ApiUnavailable, HelmError):
+            return _UNKNOWN_HOOKS
+        values = (((item.get("metadata") or {}).get("annotations") or {}).get(_HOOK) for item in items)
+        found = [{each.strip() for each in str(value or "").split(",")} for value in values]
+        return min(_MOST_HOOKS, sum(max(len(each.intersection(kind)) for kind in self.events) for each in found))
