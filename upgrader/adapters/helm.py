@@ -67,6 +67,8 @@ _GRACE_SECONDS = 30.0
 _WATCH_SECONDS = 1.0
 _LOOK_SECONDS = 0.02
 _DESCRIPTION_CHARACTERS = 256
+_KILLED = "killed"
+"""The message with which a call is cancelled whose Helm must write nothing more."""
 
 _UNKNOWN_KIND = "unable to build kubernetes objects"
 
@@ -135,13 +137,11 @@ class _Command(pyhelm3.command.Command):  # type: ignore[misc]  # pyhelm3 has no
         self._confinement = confinement
         self.left = False
         """Whether a running Helm continues when its call is cancelled."""
-        self.killed = False
-        """Whether it is killed then, so that it writes nothing more."""
         self._connection = ["--kubeconfig", str(kubeconfig), *(["--kube-context", context] if context else [])]
 
     async def run(self, command: list[Any], input: bytes | None = None) -> bytes:  # noqa: A002 (pyhelm3's name)
-        """Run Helm to its end; raises pyhelm3's errors. Cancelling stops Helm, which then rolls back by itself, unless
-        it is `killed`.
+        """Run Helm to its end; raises pyhelm3's errors. Cancelling stops Helm, which then rolls back by itself; where
+        the message is `_KILLED`, it writes nothing more.
 
         Not by asyncio's subprocesses: they kill a Helm that is `left` to itself, once they are collected.
         """
@@ -158,8 +158,8 @@ class _Command(pyhelm3.command.Command):  # type: ignore[misc]  # pyhelm3 has no
                 self._confinement.limit(process.pid)
             try:
                 await _ended(process)
-            except asyncio.CancelledError:
-                if self.killed:
+            except asyncio.CancelledError as cancelled:
+                if _KILLED in cancelled.args:
                     process.kill()
                     process.wait()
                 elif not self.left:
@@ -451,6 +451,7 @@ class HelmAdapter:
         task = asyncio.ensure_future(work)
         began = self._clock.monotonic()
         ends = began + limit.seconds
+        how: str | None = None
         try:
             while True:
                 done, _ = await asyncio.wait({task}, timeout=_WATCH_SECONDS)
@@ -464,11 +465,11 @@ class HelmAdapter:
                         raise _unfinished(release, seconds)
         except Interrupted:
             # Another process works on the release by now: Helm's own rollback would be against that.
-            self._command.killed = True
+            how = _KILLED
             raise
         finally:
             if not task.done():
-                task.cancel()
+                task.cancel(how)
                 await asyncio.wait({task})
 
     def _call(self, work: Coroutine[Any, Any, T], release: str, limit_seconds: float) -> T:

@@ -17,7 +17,7 @@ from testkit.fakes.clock import FakeClock
 from testkit.waiting import stretched, until
 from upgrader.adapters import helm as adapters_helm
 from upgrader.adapters.helm import HelmAdapter
-from upgrader.errors import ApiUnavailable, HelmError, HelmUnfinished, Interrupted
+from upgrader.errors import ApiUnavailable, HelmError, HelmUnfinished, Interrupted, StepFailed, UpgraderError
 from upgrader.model.redaction.known_secrets import KNOWN
 from upgrader.model.release import ReleaseSpec, Revision
 from upgrader.model.version import KubernetesVersion as V
@@ -334,15 +334,19 @@ def test_upgrade_whose_answer_cannot_be_read_has_failed(tmp_path: Path, answer: 
     assert "helm history web" in caught.value.remedy
 
 
-def test_helm_of_a_lost_lock_writes_nothing_more(tmp_path: Path) -> None:
-    """Asked to end, it would roll the release back, on which another machine works by now: it is killed."""
+@pytest.fixture
+def ended_by_its_watch(tmp_path: Path) -> Iterator[Callable[[UpgraderError], bool]]:
+    """Starts an upgrade on the same adapter each time, raises this error once Helm works, and tells whether Helm has
+    rolled back by the time that the error arrives.
+    """
     (tmp_path / "Chart.yaml").write_text("{apiVersion: v2, name: web, version: 1.0.0}")
+    begun, rolled_back = tmp_path / "pid", tmp_path / "rolled-back"
     program = tmp_path / "helm"
     program.write_text(
         f"""#!/bin/bash
 case $1 in
 version) printf v4.0.0;;
-upgrade) trap 'touch {tmp_path}/rolled-back; exit 1' TERM; echo $$ > {tmp_path}/pid
+upgrade) trap 'touch {rolled_back}; exit 1' TERM; echo $$ > {begun}.new; mv {begun}.new {begun}
   until [ -e {tmp_path}/never ]; do read -rt 0.05 <> <(:) || :; done;;
 esac
 """
@@ -350,17 +354,34 @@ esac
     program.chmod(0o755)
     adapter = HelmAdapter(tmp_path / "kubeconfig", executable=program, clock=FakeClock())
 
-    def lost() -> None:
-        wait_for(tmp_path / "pid")
-        raise Interrupted("the cluster's lock was taken over by ben")
+    def end(error: UpgraderError) -> bool:
+        begun.unlink(missing_ok=True)
 
-    try:
-        with pytest.raises(Interrupted):
-            adapter.upgrade(ReleaseSpec("web", "default", tmp_path), timeout_seconds=60, watch=lost)
-    finally:
-        adapter.close()
-    assert not (tmp_path / "rolled-back").exists()
-    assert not Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}").exists()
+        def watch() -> None:
+            wait_for(begun)
+            raise error
+
+        with pytest.raises(type(error)):
+            adapter.upgrade(ReleaseSpec("web", "default", tmp_path), timeout_seconds=60, watch=watch)
+        assert not Path(f"/proc/{begun.read_text().strip()}").exists()
+        return rolled_back.exists()
+
+    yield end
+    adapter.close()
+
+
+_LOST = Interrupted("the cluster's lock was taken over by ben")
+
+
+def test_helm_of_a_lost_lock_writes_nothing_more(ended_by_its_watch: Callable[[UpgraderError], bool]) -> None:
+    """Asked to end, it would roll the release back, on which another machine works by now: it is killed."""
+    assert not ended_by_its_watch(_LOST)
+
+
+def test_helm_is_killed_for_its_own_call_only(ended_by_its_watch: Callable[[UpgraderError], bool]) -> None:
+    """A later upgrade by the same adapter that can't succeed ends as always: Helm is asked to, and rolls back."""
+    assert not ended_by_its_watch(_LOST)
+    assert ended_by_its_watch(StepFailed("its pod can't be pulled"))
 
 
 def hook(name: str, events: str) -> str:
