@@ -446,10 +446,11 @@ def test_hooks_that_can_not_be_read(tmp_path: Path) -> None:
 
 _STARTER = """
 import signal, sys, time
+from contextlib import nullcontext
 from pathlib import Path
-from testkit.fakes.clock import FakeClock
-from upgrader.adapters import helm as adapters_helm
 from upgrader.adapters.helm import HelmAdapter
+from upgrader.engine.execution.stop_request import StopRequest, stop_on_signals
+from upgrader.errors import HelmError
 from upgrader.model.release import ReleaseSpec
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has what it starts in the background ignore it
 folder = Path(sys.argv[1])
@@ -460,8 +461,14 @@ def watch():
     while not (folder / "closed").exists():
         time.sleep(0.02)
 
+def tell(_):
+    (folder / "told").touch()
+
 try:
-    helm.upgrade(ReleaseSpec("web", "default", folder, {}), timeout_seconds=60.0, watch=watch)
+    with stop_on_signals(StopRequest(), tell) if sys.argv[2:] else nullcontext():
+        helm.upgrade(ReleaseSpec("web", "default", folder, {}), timeout_seconds=60.0, watch=watch)
+except HelmError:
+    (folder / "ended").touch()  # it has waited for this Helm, which prints no release
 except KeyboardInterrupt:
     pass
 helm.close()
@@ -504,6 +511,31 @@ def test_helm_completes_what_it_began_when_its_starter_ends(slow_helm: Path, num
     (slow_helm / "killed").touch()
     wait_for(slow_helm / "completed")
     assert said == ""
+
+
+@pytest.mark.parametrize("twice", [False, True])
+def test_helm_is_not_ended_by_the_sigterm_of_its_starter(slow_helm: Path, *, twice: bool) -> None:
+    """As a run handles it: after the first one it waits for its Helm to complete; the second one ends the run, and not
+    its Helm.
+    """
+    command = [sys.executable, "-c", _STARTER, str(slow_helm), "as a run"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as starter:
+        try:
+            wait_for(slow_helm / "begun")
+            wait_for(slow_helm / "watched")
+            starter.terminate()
+            wait_for(slow_helm / "told")
+            if twice:
+                starter.terminate()
+                starter.communicate(timeout=stretched(30))
+                assert not (slow_helm / "completed").exists()
+            (slow_helm / "killed").touch()
+            wait_for(slow_helm / "completed")
+            (slow_helm / "closed").touch()
+            starter.communicate(timeout=stretched(30))
+        finally:
+            starter.kill()
+    assert (slow_helm / "ended").exists() is not twice
 
 
 def wait_for(file: Path) -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
-from tests.unit.engine.conftest import Bench, ScriptedGate, run
+from tests.unit.engine.conftest import Bench, ScriptedGate, ScriptedStep, run
 from upgrader.engine.execution.stop_request import StopRequest, stop_on_signals
 from upgrader.errors import StepFailed
-from upgrader.model.event import UndoEnded
+from upgrader.model.event import Note, UndoEnded
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -84,3 +86,41 @@ def test_lost_lock_stops_before_anything_else_is_begun(bench: Bench) -> None:
     assert (result.outcome, result.reason) == ("interrupted", "the lock was taken over")
     assert bench.diary == ["apply a", "apply b"]
     assert not [event for event in bench.recorder.events if isinstance(event, UndoEnded)]
+
+
+@pytest.mark.parametrize("undone", [False, True], ids=["upgrade", "rollback"])
+def test_why_helm_goes_on_is_in_the_journal(bench: Bench, *, undone: bool) -> None:
+    """A run that was asked to stop while Helm works doesn't end it, and says so, once: an operator who finds that Helm
+    a minute after SIGTERM sees in the journal that it is meant to be there.
+    """
+    seen = list[bool]()
+
+    def while_helm_works(check: Callable[[], None]) -> None:
+        check()
+        seen.append(bool(told(bench)))
+        bench.stop.requested = True
+        check()
+        check()
+
+    def applying(check: Callable[[], None]) -> ScriptedStep:
+        return ScriptedStep(
+            "a", bench.diary, StepFailed("bad") if undone else None, on_apply=works_if(not undone, check)
+        )
+
+    def works_if(here: bool, check: Callable[[], None]) -> Callable[[], None]:
+        return lambda: while_helm_works(check) if here else None
+
+    def undoing(check: Callable[[], None]) -> ScriptedStep:
+        return ScriptedStep("a", bench.diary, on_undo=works_if(undone, check))
+
+    run(bench.runner(), replace(bench.step("a"), watched=applying, undo_watched=undoing), bench.step("b"))
+    assert seen == [False]
+    (text,) = told(bench)
+    assert "an active Helm continues" in text and "second signal stops the run at once" in text
+    assert bench.diary == (["apply a", "undo a to 1"] if undone else ["apply a"])
+
+
+def told(bench: Bench) -> list[str]:
+    """What was noted of a request to stop."""
+    notes = (event.text for event in bench.recorder.events if isinstance(event, Note))
+    return [text for text in notes if "asked to stop" in text]

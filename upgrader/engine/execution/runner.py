@@ -64,6 +64,11 @@ UNDO_PAUSE_SECONDS = 15.0
 """Pause before the next attempt while the API answers: what stops Helm may pass as well. The first time that an API
 refuses an undo there is none: the controllers are examined at once."""
 
+_STOPS_LATER = (
+    "the run was asked to stop, and will stop after this step: a change isn't ended halfway, so an active Helm "
+    "continues. A second signal stops the run at once; then Helm completes the change, or rolls it back, on its own"
+)
+
 
 @dataclass(frozen=True)
 class RunResult:
@@ -121,6 +126,7 @@ class Runner:
             admitted=lambda: continuity is not None and continuity.pods_were_admitted,
         )
         self._state = RunState()
+        self._told_to_stop = False
         self._overdue = False
         """Whether the last failed step has already waited too long for the API."""
 
@@ -267,8 +273,14 @@ class Runner:
         self._emit(StepApplied(item.step.name, self._clock.monotonic() - began, revision or 0))
 
     def _end_if_lost(self) -> None:
-        """Raise Interrupted where another process has the cluster's lock: it may be working on the same step."""
+        """Raise Interrupted where another process has the cluster's lock: it may be working on the same step.
+
+        Why a step goes on that was asked to stop is told once: a signal handler can't write to the journal.
+        """
         self._stop.check(safe=False)
+        if self._stop.requested and not self._told_to_stop:
+            self._told_to_stop = True
+            self._note(_STOPS_LATER)
 
     def _undo(self, item: PipelineStep, *, interrupted: bool) -> None:
         name, began, point = item.step.name, self._clock.monotonic(), self._restore_point(item)
