@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 from upgrader.errors import ApiError, HelmError, HelmUnfinished, RollbackStalled, UpgraderError
 from upgrader.gates.kubernetes_kinds import WORKLOADS
 from upgrader.model.release import RECOVERED_RELEASE
 from upgrader.ports import Clock, Kube, KubeObject
 
-__all__ = ["STALLED_SECONDS", "RollbackProgress"]
+__all__ = ["SLOW_ANSWERS", "SLOW_SECONDS", "STALLED_SECONDS", "RollbackProgress"]
 
 STALLED_SECONDS = 45.0
 """How long kube-controller-manager may take to observe a Deployment: a second is usual. While it can't renew its Lease
 within 10 s, it ends, and is started again, and lists all objects first.
 """
 
-_SLOW_SECONDS = 1.0
-_SLOW_ANSWERS = 3
+SLOW_SECONDS = 1.0
+SLOW_ANSWERS = 3
 """So many requests in a row have to take so long: Helm sends dozens, one after the other. A lab answered this one after
 1 to 13 s with a CPU limit of 50m, and after 0.1 s at most without one, at a load of ten times its cores.
 """
@@ -24,6 +26,27 @@ _LOOK_SECONDS = 2.0
 _NAMESPACE = "kube-system"
 _NONE = (0, 0)
 """There is no such Deployment: an earlier chart has a DaemonSet, whose rollback isn't followed."""
+
+
+@dataclass(frozen=True)
+class _Waits:
+    """Since when what a rollback needs has not happened; all in monotonic seconds."""
+
+    silent_since: float
+    """The last answer of the API server."""
+    unobserved_since: float
+    """From when kube-controller-manager would have observed the Deployment, less the time in which it may have had no
+    answer, either.
+    """
+    looked: float
+
+    def silent(self, at: float) -> _Waits:
+        """After a look at that time that had no answer."""
+        return replace(self, unobserved_since=self.unobserved_since + at - self.looked, looked=at)
+
+    def answered(self, at: float) -> _Waits:
+        """After one that was answered."""
+        return replace(self, silent_since=at, looked=at)
 
 
 class RollbackProgress:
@@ -40,11 +63,8 @@ class RollbackProgress:
         self._patience_seconds = max(STALLED_SECONDS, patience_seconds)
         self._before: tuple[int, int] | None = None
         """None: unknown. Whatever was observed then counts as the change."""
-        self._looks_at = 0.0
         self._begun = 0.0
-        self._looked_at = 0.0
-        self._answered_at = 0.0
-        self._waits_since = 0.0
+        self._waits = _Waits(0.0, 0.0, 0.0)
         self._seen = False
         """Whether kube-controller-manager has observed a change of the Deployment: its pods are being replaced."""
         self._replaced = False
@@ -67,13 +87,13 @@ class RollbackProgress:
             asked = self._clock.monotonic()
             answered = self._generations() is not None or answered
             at = self._clock.monotonic()
-            if at - asked < _SLOW_SECONDS:
+            if at - asked < SLOW_SECONDS:
                 return ""
             slow += 1
-            if slow >= _SLOW_ANSWERS and (answered or at - began >= self._patience_seconds):
+            if slow >= SLOW_ANSWERS and (answered or at - began >= self._patience_seconds):
                 return (
                     f"the API server is too slow for a rollback: {slow} requests in a row took "
-                    f"{_SLOW_SECONDS:.0f} s or more each"
+                    f"{SLOW_SECONDS:.0f} s or more each"
                 )
 
     def replaced(self) -> None:
@@ -87,34 +107,32 @@ class RollbackProgress:
         if self._before is None:
             self._before = self._generations()
             self._seen = self._before == _NONE
-        self._begun = self._waits_since = self._answered_at = self._looked_at = self._clock.monotonic()
-        self._looks_at = self._waits_since + _LOOK_SECONDS
+        self._begun = now = self._clock.monotonic()
+        self._waits = _Waits(now, now, now)
 
     def __call__(self) -> None:
         """Look, if it is time."""
-        if self._seen or self._clock.monotonic() < self._looks_at:
-            return
         asked = self._clock.monotonic()
+        if self._seen or asked < self._waits.looked + _LOOK_SECONDS:
+            return
         now = self._generations()
         at = self._clock.monotonic()
-        since_look, self._looked_at = at - self._looked_at, at
-        self._looks_at = at + _LOOK_SECONDS
         if now is None:
-            self._waits_since += since_look  # kube-controller-manager may have had no answer, either
-            if at - self._answered_at >= self._patience_seconds:
-                raise _stalled(at - self._answered_at, "the API server does not answer")
+            self._waits = self._waits.silent(at)
+            if at - self._waits.silent_since >= self._patience_seconds:
+                raise _stalled(at - self._waits.silent_since, "the API server does not answer")
             return
-        self._answered_at = at
+        self._waits = self._waits.answered(at)
         observed = now[1] >= now[0]
         if observed:
             self._seen = self._before is None or now[1] > self._before[0]
-        quick = at - asked < _SLOW_SECONDS
+        quick = at - asked < SLOW_SECONDS
         if quick and (observed or self._replaced):
-            self._waits_since = at  # Helm may have yet to write it
-        elif not self._seen and at - self._waits_since >= STALLED_SECONDS:
-            slow = f"each request takes {_SLOW_SECONDS:.0f} s or more"
+            self._waits = replace(self._waits, unobserved_since=at)  # Helm may have yet to write it
+        elif not self._seen and at - self._waits.unobserved_since >= STALLED_SECONDS:
+            slow = f"each request takes {SLOW_SECONDS:.0f} s or more"
             why = slow if observed or self._replaced else "kube-controller-manager has not observed it"
-            raise _stalled(at - self._waits_since, why)
+            raise _stalled(at - self._waits.unobserved_since, why)
 
     def _generations(self) -> tuple[int, int] | None:
         """The Deployment's, and the one that was observed; None if that isn't known."""
