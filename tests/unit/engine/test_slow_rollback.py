@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from testkit.command import REPOSITORY
 from testkit.fakes.clock import FakeClock
 from testkit.fakes.helm import FakeHelm
 from testkit.fakes.kube import FakeKube
 from testkit.fakes.recovery import FakeRecovery
 from tests.unit.engine.conftest import Recorder, ScriptedGate
-from upgrader.engine.execution.rollback_progress import STALLED_SECONDS
-from upgrader.engine.execution.runner import Runner, RunResult
+from upgrader.engine.execution.rollback_progress import SLOW_ANSWERS, SLOW_SECONDS, STALLED_SECONDS
+from upgrader.engine.execution.runner import REPLACEMENTS, Runner, RunResult
 from upgrader.engine.execution.stop_request import StopRequest
 from upgrader.errors import ApiUnavailable, HelmError, HelmUnfinished, RollbackFailed, UpgraderError
 from upgrader.gates.kubernetes_kinds import SECRETS, WORKLOADS
@@ -430,6 +431,13 @@ def test_replacement_that_fails_leaves_helm_its_time() -> None:
     assert world.undone_within < STALLED_SECONDS + 2 * (HELM_SECONDS + GRACE_SECONDS) + 120
 
 
+def test_pods_that_stay_slow_are_replaced_twice_at_most() -> None:
+    """What is started in their place is as slow: something else makes it so, and Helm gets its whole time."""
+    world = World(answers_after=1.5, replacing_helps=False)
+    world.run()
+    assert len(world.replaced) == 2
+
+
 @pytest.mark.parametrize("newer", [True, False])
 def test_controller_manager_that_returns_minutes_later(*, newer: bool) -> None:
     """While the kubelet waits before it starts kube-controller-manager again, replaced pods help nothing: Helm still
@@ -454,6 +462,16 @@ def test_refusal_of_helm_is_no_stall() -> None:
     world.helm.rollback = _raises(HelmError("no such revision"))  # type: ignore[method-assign]
     assert world.run().outcome == "failed"
     assert world.replaced == []
+
+
+def test_limits_are_those_of_the_page() -> None:
+    """docs/recovery.md tells an operator when pods are replaced during a rollback: by the same numbers."""
+    page = " ".join((REPOSITORY / "docs/recovery.md").read_text().split())
+    words = {2: "twice", 3: "three"}
+    assert (
+        f"{words[SLOW_ANSWERS]} requests in a row take {SLOW_SECONDS:.0f} s or more each, or kube-controller-manager "
+        f"takes {STALLED_SECONDS:.0f} s to observe the Deployment. It does so {words[REPLACEMENTS]} at most."
+    ) in page
 
 
 def _raises(error: UpgraderError) -> Callable[..., Revision]:

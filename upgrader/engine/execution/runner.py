@@ -56,13 +56,16 @@ from upgrader.model.release import RECOVERED_RELEASE, RestorePoint
 from upgrader.pipeline import GateRun, Pipeline, PipelineStep, Step
 from upgrader.ports import Clock, Kube, Recovery, Reporter
 
-__all__ = ["RunResult", "Runner"]
+__all__ = ["REPLACEMENTS", "RunResult", "Runner"]
 
 UNDO_ATTEMPTS = 4
 """How often an undo is attempted when it loses the API, or when the API refuses it."""
 UNDO_PAUSE_SECONDS = 15.0
 """Pause before the next attempt while the API answers: what stops Helm may pass as well. The first time that an API
 refuses an undo there is none: the controllers are examined at once."""
+
+REPLACEMENTS = 2
+"""How often a rollback replaces pods that are too slow for it: where that doesn't help, something else is slow."""
 
 _STOPS_LATER = (
     "the run was asked to stop, and will stop after this step: a change isn't ended halfway, so an active Helm "
@@ -307,10 +310,11 @@ class Runner:
         begun before.
         """
         failure: UpgraderError | None = None
-        refused, in_vain, unfinished, replaced = "", False, False, False
+        refused, in_vain, unfinished, replaced, replacements = "", False, False, False, 0
         progress = self._progress(point)
         if progress is not None and (slow := progress.too_slow(overdue=self._overdue)):
             replaced = self._replace_newer(item, progress, slow)
+            replacements += 1
             progress = progress if replaced else None
         for attempt in range(UNDO_ATTEMPTS):
             try:
@@ -347,8 +351,9 @@ class Runner:
                 refused = error.message if isinstance(error, HelmError) and is_refusal(error.message) else ""
                 if progress is not None and progress.stalled(error):
                     replaced = self._replace_newer(item, progress, error.message)
-                    # Where that doesn't help twice, something else keeps it from beginning: Helm gets its whole time.
-                    progress = progress if replaced and not attempt else None
+                    replacements += 1
+                    # Where that doesn't help, something else keeps it from beginning: Helm gets its whole time.
+                    progress = progress if replaced and replacements < REPLACEMENTS else None
                     if replaced or isinstance(error, RollbackStalled):
                         continue
                 lost = isinstance(error, ApiLost | ApiUnavailable)
