@@ -210,7 +210,7 @@ def test_an_unready_pod_needs_a_place_only_for_an_eviction() -> None:
 
 
 @pytest.mark.parametrize(
-    ("request_", "code"), [(deletion("made-up"), 409), (eviction("made-up"), 404), (deletion("x", oldObject=None), 400)]
+    ("request_", "code"), [(deletion("made-up"), 409), (eviction("made-up"), 409), (deletion("x", oldObject=None), 400)]
 )
 def test_a_request_that_is_made_up_writes_nothing(request_: AdmissionRequest, code: int) -> None:
     """For a pod that isn't there no place is taken; what is no pod at all is no review."""
@@ -227,17 +227,39 @@ def test_a_request_that_is_made_up_writes_nothing(request_: AdmissionRequest, co
     run(test)
 
 
-@pytest.mark.parametrize(("ask", "code"), [(deletion, 409), (eviction, 404)])
-def test_a_kubeconfig_of_another_cluster_lets_no_pod_go(ask: Callable[[str], AdmissionRequest], code: int) -> None:
+@pytest.mark.parametrize("ask", [deletion, eviction])
+def test_a_kubeconfig_of_another_cluster_lets_no_pod_go(ask: Callable[[str], AdmissionRequest]) -> None:
     """The cell's API server has the pod, and the cluster that guard reads has none of its pods: it isn't known which
-    pods these are. An eviction is answered as the API server answers one of a pod that is gone.
+    pods these are. An eviction isn't answered 404: a drain would take a pod that runs for gone.
     """
 
     async def test(world: World) -> None:
         await world.begin(protector(1, cells={"a": counted(3)}))
         answer = await world.ask(ask("x"))
-        assert (answer.allowed, answer.code) == (False, code)
+        assert (answer.allowed, answer.code) == (False, 409)
         assert "the cluster that guard reads for the cell a has no pod shop/x" in answer.message
+        assert "or the kubeconfig of the cell is another cluster's" in answer.message
+
+    run(test)
+
+
+@pytest.mark.parametrize("is_own", [True, False])
+def test_an_eviction_of_a_pod_that_is_certainly_gone_is_404(is_own: bool) -> None:
+    """A drain then goes on: guard reads its own cluster, or one where it has found the UID of a pod that was to be
+    deleted. The same name isn't enough, as pods of a StatefulSet have the same names in each cluster.
+    """
+
+    async def test(world: World) -> None:
+        world.webhook._is_right = is_own
+        await world.begin(protector(1, cells={"a": counted(9)}), pod("x"))
+        if not is_own:
+            old = pod("x", namespace="shop", uid="of-another-cluster")
+            assert (await world.ask(deletion("x", oldObject=old))).code == 409
+            assert (await world.ask(eviction("x", "2"))).allowed
+            assert (await world.ask(eviction("gone", "3"))).code == 409
+            assert (await world.ask(deletion("x", "4"))).allowed
+        answer = await world.ask(eviction("gone", "5"))
+        assert (answer.code, "kubeconfig" in answer.message) == (404, False)
 
     run(test)
 

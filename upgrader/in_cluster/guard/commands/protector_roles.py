@@ -62,7 +62,8 @@ async def protector_parts(
         writer = ProtectorWriter(core, own.defaults, counted, *kept)
         seconds = settings.timeout_seconds * _SHARE
         for cell, kubeconfig in own.cells.items():
-            webhook = CellWebhook(cell, await api_of(kubeconfig), cache, writer, counted, seconds)
+            its = await api_of(kubeconfig)
+            webhook = CellWebhook(cell, its, cache, writer, counted, seconds, is_own=kubeconfig is None)
             parts.paths[f"{own.prefix}/{cell}"] = webhook
         parts.paths[f"{own.prefix}/{{cell}}"] = unknown_cell
     if "generator" in settings.roles:

@@ -127,10 +127,16 @@ class CellWebhook:
         writer: ProtectorWriter,
         metrics: ProtectorMetrics,
         seconds: float,
+        *,
+        is_own: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`seconds`: how long an answer may take."""
+        """`seconds`: how long an answer may take. `is_own`: guard itself runs in the cell's cluster, so that `worker`
+        is certainly no other cluster's.
+        """
         self._cell, self._worker, self._protectors, self._writer = cell, worker, protectors, writer
+        self._is_right = is_own
+        """Whether `worker` is certainly the API of the cluster that asks."""
         self._metrics, self._seconds, self._clock = metrics, seconds, clock
 
     async def __call__(self, request: AdmissionRequest) -> Answer:
@@ -163,6 +169,7 @@ class CellWebhook:
         found = await self._pod(request.namespace, told.name if told is not None else request.name)
         if found is None or (told is not None and found.uid != told.uid):
             return Judgement(self._missing(request, told), "NotFound")
+        self._is_right = self._is_right or told is not None  # no two clusters have a pod of the same UID
         if judged := lost_already(found, eviction=told is None):
             return judged
         if told is None or told.labels != found.labels:
@@ -192,15 +199,15 @@ class CellWebhook:
 
     def _missing(self, request: AdmissionRequest, told: Pod | None) -> Answer:
         """The answer about a pod that is gone, for which the API server asks again: or the kubeconfig of the cell is
-        another cluster's, where nothing is known of its pods. Of an eviction, the API server would say the same.
+        another cluster's, where nothing is known of its pods. Of an eviction of a pod that is gone, the API server
+        would say 404, which drains take for done: it is said only where it is certainly true.
         """
         which = f"pod {request.namespace}/{told.name if told is not None else request.name}"
         uid = f" with the UID {told.uid}" if told is not None else ""
         where = f"the cluster that guard reads for the cell {self._cell} has no {which}{uid}"
-        return deny(
-            NOT_FOUND if told is None else CONFLICT,
-            f"{where}: it was deleted meanwhile, or the kubeconfig of the cell is another cluster's",
-        )
+        if self._is_right:
+            return deny(NOT_FOUND if told is None else CONFLICT, f"{where}: it was deleted meanwhile")
+        return deny(CONFLICT, f"{where}: it was deleted meanwhile, or the kubeconfig of the cell is another cluster's")
 
     async def _pod(self, namespace: str, name: str) -> Pod | None:
         item = await self._worker.get(PODS, name, namespace)
