@@ -263,7 +263,7 @@ def test_a_crd_that_drops_reservations_allows_nothing(pair: Pair, answering: Gua
 
         def refused() -> bool:
             code, said = asked(answering, pod)
-            return code == 500 and "apply the one of guard's chart" in said
+            return code == 500 and "apply the definition of the chart" in said
 
         until("it to be noticed", refused, timeout_seconds=120, interval_seconds=0.2)
         assert asked(answering, pod)[0] == 500 and reserved(pair.kube, name) == []

@@ -236,8 +236,9 @@ class LedgerWriter(Generic[B]):
         changed, name = {**item, "status": books.status_of(item, book)}, str(item["metadata"]["name"])
         what = f"{resource.plural} {namespace}/{name}"
         another = (
-            f"the CustomResourceDefinition {resource.plural}.{resource.api_version.partition('/')[0]} isn't guard's: "
-            "apply the one of guard's chart"
+            f"the CustomResourceDefinition {resource.plural}.{resource.api_version.partition('/')[0]} isn't the one of "
+            "this version of guard: wait until Helm has upgraded or rolled back guard's chart; if no release is in "
+            "progress, apply the definition of the chart"
         )
         try:
             written = await self._api.replace(resource, changed, namespace, subresource="status")
