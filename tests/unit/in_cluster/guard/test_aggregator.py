@@ -11,7 +11,8 @@ import pytest
 from testkit.memory import TracedMemory
 from tests.unit.in_cluster.guard.fake_api import FakeApi
 from tests.unit.in_cluster.guard.protector_world import Sure, bucket, counted, pod, protector, put, see, stored, uids
-from upgrader.in_cluster.guard.core.protector import Tuning
+from upgrader.in_cluster.guard.core.protector import ProtectorRequest, Tuning
+from upgrader.in_cluster.guard.core.protector_object import status
 from upgrader.in_cluster.guard.core.selectors import Selector
 from upgrader.in_cluster.guard.guard_errors import ApiAway, ApiRefused, Conflict, NotFound
 from upgrader.in_cluster.guard.roles.aggregator import Aggregator
@@ -298,6 +299,46 @@ def test_deletions_without_names_are_struck_off_a_minute_after_the_last_of_them(
 
     run(lambda world: test(world, "00:00"))
     run(lambda world: test(world, "09:00"))
+
+
+@pytest.mark.parametrize("behind", [0.0, 300.0])
+@pytest.mark.parametrize("threshold", [0, 1])
+def test_a_pod_of_many_that_is_asked_for_again_stays_for_another_minute(threshold: int, behind: float) -> None:
+    """Its first deletion was refused by others, and the second one may be under way: its place isn't free before the
+    pod has gone, also where its name isn't kept, and where the replica that has allowed the second one has a clock that
+    is five minutes behind.
+    """
+
+    async def test(world: World) -> None:
+        async def allow(name: str, request: str, at: float) -> None:
+            asked = ProtectorRequest(request, counted_pod(world.api.objects[PODS.path("shop", name)]), cell="a")
+            item = stored(world.api)
+            held = world.cache.read(item).reserve(asked, at)
+            put(world.api, {**item, "status": status(held, item["status"])})
+            await world.see()
+
+        async def left_at(now: float) -> set[str]:
+            world.now = now
+            await world.look()
+            await world.see()
+            return {uid for each in world.cache.read(stored(world.api)).cells[0].buckets for uid in each.known}
+
+        tuning = {"compactThreshold": threshold}
+        put(world.api, protector(cells={"a": counted(3)}, admissionHistoryConfig=tuning), pod("x"), pod("y"))
+        await world.see()
+        await world.look()
+        await world.see()
+        for name in ("x", "y"):
+            await allow(name, f"first-of-{name}", 2000.0)
+        assert await left_at(2000.0) == {"uid-x", "uid-y"}
+        await allow("x", "second-of-x", 2059.0 - behind)
+        if threshold:
+            await allow("y", "second-of-y", 2059.5 - behind)
+        assert "uid-x" in await left_at(2061.0)
+        assert "uid-x" in await left_at(2120.0)
+        assert await left_at(2121.0) == set()
+
+    run(test)
 
 
 def test_setting_the_clock_ends_no_minute() -> None:

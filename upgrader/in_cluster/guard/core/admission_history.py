@@ -25,7 +25,8 @@ _MOST_UIDS = 2000
 class Bucket:
     """Deletions that were allowed from `start` to `end`: one of the pod `uid`, or `counter` of many.
 
-    `requests`: the admission requests that a single pod was allowed to. `uids`: of many pods, as far as they are known.
+    `requests`: the admission requests that a single pod was allowed to; of many pods, the one that the last of them was
+    put to them for. `uids`: of many pods, as far as they are known.
     """
 
     start: float
@@ -99,8 +100,12 @@ def total(buckets: Iterable[Bucket]) -> int:
     return sum(b.count for b in buckets)
 
 
-def compacted(buckets: Iterable[Bucket], threshold: int) -> tuple[Bucket, ...]:
-    """The same deletions in at most `threshold` buckets of one pod, the youngest, and one of all older ones."""
+def compacted(buckets: Iterable[Bucket], threshold: int, request: str = "") -> tuple[Bucket, ...]:
+    """The same deletions in at most `threshold` buckets of one pod, the youngest, and one of all older ones.
+
+    `request`: the one that is reserved now. A pod that is asked for again may be put to the others at once, which by
+    their number and their UIDs looks as if nothing had happened, and by their times too where clocks differ.
+    """
     ordered = sorted(buckets, key=lambda b: (b.start, b.uid))
     singles, old = [b for b in ordered if b.uid], [b for b in ordered if not b.uid]
     excess = max(0, len(singles) - threshold)
@@ -108,7 +113,8 @@ def compacted(buckets: Iterable[Bucket], threshold: int) -> tuple[Bucket, ...]:
         old += singles[:excess]
         uids = sorted(uid for b in old for uid in b.known)
         start, end = min(b.start for b in old), max(b.last for b in old)
-        old = [Bucket(start, end=end, counter=total(old), uids=frozenset(uids[:_MOST_UIDS]))]
+        requests = frozenset({request} - {""})
+        old = [Bucket(start, end=end, counter=total(old), requests=requests, uids=frozenset(uids[:_MOST_UIDS]))]
     return (*old, *singles[excess:])
 
 

@@ -179,7 +179,8 @@ class Protector:
         assert isinstance(request, ProtectorRequest)
         cell = self.cell(request.cell)
         buckets = reserved(cell.buckets, request.pod.uid, request.pod.name, request.id, now)
-        return self.with_cell(replace(cell, buckets=compacted(buckets, self.tuning.compact_threshold)))
+        kept = compacted(buckets, self.tuning.compact_threshold, request.id)
+        return self.with_cell(replace(cell, buckets=kept))
 
     def give_back(self, requests: Mapping[str, str]) -> Protector:
         """The protector without what these requests, by their `id`, reserved for these pods, by UID."""

@@ -351,4 +351,4 @@ def _marks(found: Bucket) -> Iterator[tuple[str, frozenset[str]]]:
     """
     yield from ((uid, found.requests) for uid in found.known)
     if found.unknown:
-        yield "", frozenset({f"{found.unknown} until {found.last}"})
+        yield "", found.requests | {f"{found.unknown} until {found.last}"}
