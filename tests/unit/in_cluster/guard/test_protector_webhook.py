@@ -57,7 +57,9 @@ class World:
         counts = ProtectorMetrics(self.metrics)
         self.seconds = 0.0
         self.cache = ProtectorCache(self.api, [], Tuning(), clock=lambda: self.seconds)
-        young, silent = YoungPods(self.cache, lambda: self.seconds), SilentCells(self.cache, lambda: self.seconds)
+        self.date = 0.0
+        young = YoungPods(self.cache, lambda: self.seconds)
+        silent = SilentCells(self.cache, lambda: self.seconds, lambda: self.date)
         writer = ProtectorWriter(self.api, Tuning(), counts, NewestProtectors(self.cache), young, silent)
         self.webhook = CellWebhook("a", self.api, self.cache, writer, counts, 5.0)
 
@@ -514,6 +516,25 @@ def test_pods_of_a_cell_that_is_not_counted_any_more_let_no_other_go() -> None:
         assert (await world.ask(deletion("y", "3"))).allowed, "read before the watch has brought it"
         await see(world.cache)
         assert (await world.ask(deletion("z", "4"))).allowed
+
+    run(test)
+
+
+@pytest.mark.parametrize(("later", "allowed"), [(3600.0, False), (600.0, False), (599.0, True), (-300.0, True)])
+def test_a_restart_brings_no_cell_back(later: float, allowed: bool) -> None:
+    """The cell has been gone for an hour: a replica that starts now doesn't count its pods for another five minutes.
+    Where the times may as well be clocks that are five minutes apart, it does; and a cell that is counted again counts,
+    whatever its clock is.
+    """
+
+    async def test(world: World) -> None:
+        cells = {"a": counted_at(3, 1), "b": counted_at(4, 1)}
+        world.date = 1.0 + later
+        await world.begin(protector(5, cells=cells), pod("x"))
+        assert (await world.ask(deletion("x", "1", dryRun=True))).allowed is allowed
+        put(world.api, protector(5, cells={**cells, "b": counted_at(4, 2)}))
+        await see(world.cache)
+        assert (await world.ask(deletion("x", "2"))).allowed
 
     run(test)
 

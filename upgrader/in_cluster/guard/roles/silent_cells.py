@@ -2,12 +2,15 @@
 pods is left isn't known, and no pod of another cell may go because of them.
 
 An aggregator of guard writes when it last knew its cell, at least every 90 s. Here, only the time between two such
-changes counts, by this process's own clock. Podseidon's aggregator writes nothing while no pod changes, so that its
-silence tells nothing: it writes no hash of the selector either.
+changes counts, by this process's own clock. A process that has just started has seen none: it compares what the
+aggregator wrote with its own clock once, and takes a cell for silent at once where no difference of the two clocks
+explains it. Podseidon's aggregator writes nothing while no pod changes, so that its silence tells nothing: it writes no
+hash of the selector either.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,13 +23,21 @@ __all__ = ["SilentCells"]
 
 _SILENT_SECONDS = 300.0
 """A cache may know of a change 180 s late."""
+_SURELY_SECONDS = 600.0
+"""As long, and five minutes for the clocks."""
 
 
 class SilentCells:
     """Of the protectors that a cache has; made before the cache knows any."""
 
-    def __init__(self, cache: ProtectorCache, clock: Callable[[], float] = time.monotonic) -> None:
-        self._cache, self._clock = cache, clock
+    def __init__(
+        self,
+        cache: ProtectorCache,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        """`clock` measures durations; `now`: in seconds since the epoch."""
+        self._cache, self._clock, self._now = cache, clock, now
         self._since: dict[Key, dict[str, tuple[float | None, float]]] = {}
         cache.tell(self._changed)
 
@@ -51,5 +62,10 @@ class SilentCells:
         found: dict[str, tuple[float | None, float]] = {}
         for cell in held.protector.cells:
             before = known.get(cell.name)
+            if before is None and self._is_old(cell.last_event):
+                before = cell.last_event, -math.inf
             found[cell.name] = before if before and before[0] == cell.last_event else (cell.last_event, now)
         self._since[key] = found
+
+    def _is_old(self, last_event: float | None) -> bool:
+        return last_event is not None and self._now() - last_event >= _SURELY_SECONDS
