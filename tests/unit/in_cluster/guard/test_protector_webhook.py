@@ -395,21 +395,22 @@ def test_what_is_no_deletion_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "selector",
+    "spec",
     [
-        {"matchExpressions": [{"key": "a", "operator": "?"}]},
-        {"matchLabels": {f"label-{number}": "" for number in range(1000)}},
+        {"selector": {"matchExpressions": [{"key": "a", "operator": "?"}]}},
+        {"selector": {"matchLabels": {f"label-{number}": "" for number in range(1000)}}},
+        {"admissionHistoryConfig": "no object"},
     ],
-    ids=["another operator", "too large"],
+    ids=["another operator", "too large", "another type"],
 )
-def test_a_protector_that_cannot_be_read_protects_all_pods_of_its_namespace(selector: dict[str, Any]) -> None:
+def test_a_protector_that_cannot_be_read_protects_all_pods_of_its_namespace(spec: dict[str, Any]) -> None:
     """Its definition refuses what can't be read, but another's may have stored it: it may select any of them. It is
     named. Pods that aren't Ready go, as do those of other namespaces, and all once it is gone.
     """
 
     async def test(world: World) -> None:
         unready = pod("y", namespace="shop", ready=False)
-        await world.begin(protector(0, selector=selector), pod("x"), unready)
+        await world.begin(protector(0, **spec), pod("x"), unready)
         for request in (deletion("x"), eviction("x")):
             refused = await world.ask(request)
             assert (refused.allowed, refused.code) == (False, 400)

@@ -104,7 +104,7 @@ class ProtectorCache:
     def _kept(self, item: dict[str, Any]) -> Held | _Unreadable:
         try:
             return Held(_needed(item), self.read(item))
-        except (InvalidSelector, KeyError, TypeError, ValueError) as error:
+        except (InvalidSelector, AttributeError, KeyError, TypeError, ValueError) as error:
             # The schema rejects what can't be parsed; the CustomResourceDefinition of others may not.
             meta = item["metadata"]
             return _Unreadable(meta.get("namespace", ""), meta["name"], str(error)[:_LONGEST_REASON])
