@@ -22,6 +22,8 @@ _FOLDERS = ("usr/local/bin", "usr/bin", "bin", "")
 _POLL_SECONDS = 0.25
 _LOG_BYTES = 65536
 _FATAL = re.compile(r"^(?:Error:|F\d{4} |panic:|E\d{4} .*(?:command failed|err=))")
+_ERROR = re.compile(r'"command failed" err="(.*)"$')
+"""As kube-apiserver says why it exits. All of it is in quotes, so that nothing would be left."""
 _ASK_SECONDS = 10.0
 _BETWEEN = re.compile("[=,]")
 
@@ -113,7 +115,8 @@ class Processes:
             file.seek(max(0, os.path.getsize(file.name) - _LOG_BYTES))
             lines = file.read().decode("utf-8", "replace").strip().splitlines()
         fatal = next((line for line in reversed(lines) if _FATAL.match(line)), lines[-1] if lines else "no output")
-        return stripped(fatal, None, self._given[name])
+        said = _ERROR.search(fatal)
+        return stripped(said[1].replace('\\"', '"') if said else fatal, None, self._given[name])
 
     def _log(self, name: str) -> str:
         return os.path.join(self.work, f"{name}.log")

@@ -54,7 +54,6 @@ CHANGED_FLAGS = (
     "--etcd-compaction-interval=0",  # by default, a list that takes over five minutes can't be continued
     "--endpoint-reconciler-type=none",
     "--watch-cache=false",  # it would hold all objects in memory, once for each version
-    "--feature-gates=WatchListClient=false",  # informers would read 10,000 objects at once, and not 500
 )
 _NOWHERE = {4: "192.0.2.1", 6: "2001:db8::1"}
 """Addresses for documentation: one must be advertised, of the Services' family."""

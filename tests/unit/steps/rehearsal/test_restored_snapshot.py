@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -67,3 +68,50 @@ def test_both_servers_share_the_memory_of_a_rehearsal(tmp_path: Path) -> None:
     assert processes.wait("env", lambda: "not yet", stretched(60)).startswith("it exited with code 0")
     names = {line.partition("=")[0] for line in (tmp_path / "env.log").read_text().splitlines()}
     assert names == {"PATH", "GOGC", "GOMEMLIMIT"}
+
+
+FAILED = 'E1130 10:32:58.790588   22916 run.go:72] "command failed" err="{}"'
+LOCKED = FAILED.format("cannot set feature gate WatchListClient to false, feature is locked to true")
+UNKNOWN = FAILED.format("unrecognized feature gate: NoSuchGate")
+
+
+def server(folder: Path, *lines: str) -> str:
+    """A program that stands in for kube-apiserver: a shell runs these lines in the work folder."""
+    path = folder / "server"
+    path.write_text("\n".join(("#!/bin/sh", *lines, ": >started", "exec /bin/sleep 1000")) + "\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+@pytest.fixture
+def processes(tmp_path: Path) -> Iterator[Processes]:
+    """Ended with the test."""
+    made = Processes(str(tmp_path))
+    yield made
+    made.end()
+
+
+def started(processes: Processes, *words: str) -> str:
+    """What it isn't ready for."""
+    ready = Path(processes.work) / "started"
+    return rehearse._start_server(
+        processes, "target", list(words), lambda: "" if ready.exists() else "not yet", 2 << 30
+    )
+
+
+def test_a_version_that_has_locked_a_gate_that_only_saves_memory_is_started_without_it(
+    processes: Processes, tmp_path: Path
+) -> None:
+    """That says nothing about the cluster, so it is no finding."""
+    program = server(tmp_path, f"case \"$*\" in *WatchListClient*) echo '{LOCKED}' >&2; exit 1;; esac")
+    assert started(processes, program) == ""
+
+
+def test_why_a_server_does_not_start_is_told(processes: Processes, tmp_path: Path) -> None:
+    """kube-apiserver quotes all of it; what the program was not given is left out."""
+    program = server(tmp_path, f"echo '{UNKNOWN} of hunter2' >&2; exit 1")
+    said = started(processes, program, "--feature-gates=NoSuchGate=true")
+    assert said.startswith("it exited with code 1: ") and "hunter2" not in said
+    program = server(tmp_path, f"echo '{UNKNOWN}' >&2; exit 1")
+    said = started(processes, program, "--feature-gates=NoSuchGate=true")
+    assert said == "it exited with code 1: unrecognized feature gate: NoSuchGate"
