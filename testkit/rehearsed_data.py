@@ -23,7 +23,9 @@ import pytest
 from testkit import unit_stand_in
 from testkit.api_servers import api_servers
 from testkit.fakes.hosts import FakeHosts
+from testkit.lab_cluster import until
 from testkit.local_hosts import LocalHosts
+from testkit.ports import free_port
 from testkit.waiting import stretched
 from upgrader.adapters.age import AgeFiles
 from upgrader.adapters.kube import KubeAdapter
@@ -46,7 +48,7 @@ from upgrader.steps.rehearsal.result import Result
 from upgrader.steps.rehearsal.servers import CHANGED_FLAGS, Server
 from upgrader.steps.rehearsal.unit import UNIT_SECONDS
 
-__all__ = ["RehearsedData", "program_images", "storing"]
+__all__ = ["RehearsedData", "program_images", "run_out_of_space", "storing"]
 
 _ISOLATED = ("unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc")
 _CTR = """#!/bin/sh
@@ -229,3 +231,22 @@ def storing(folder: Path, images: Path, version: str, *flags: str) -> Iterator[t
         words = [str(Binaries(Silent()).etcd() / "etcdctl"), f"--endpoints={servers.etcd_url}"]
         words += ["snapshot", "save", str(folder / "snapshot.db")]
         subprocess.run(words, check=True, capture_output=True, timeout=stretched(60))
+
+
+def run_out_of_space(folder: Path) -> None:
+    """Have etcd refuse to write, and raise its alarm, in the data that was stored in this folder."""
+    programs = Binaries(Silent()).etcd()
+    client, peer = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
+    words = [str(programs / "etcd"), f"--data-dir={folder / 'etcd'}", "--quota-backend-bytes=1", "--log-level=error"]
+    words += [f"--listen-client-urls={client}", f"--advertise-client-urls={client}", f"--listen-peer-urls={peer}"]
+    etcd = subprocess.Popen([*words, "--force-new-cluster"], stderr=subprocess.DEVNULL)
+
+    def refused() -> bool:
+        put = [str(programs / "etcdctl"), f"--endpoints={client}", "put", "any", "value"]
+        return b"database space exceeded" in subprocess.run(put, check=False, capture_output=True).stderr
+
+    try:
+        until("the alarm", refused, timeout_seconds=60)
+    finally:
+        etcd.terminate()
+        etcd.wait()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from testkit.lab_cluster import OLD, TARGET
-from testkit.rehearsed_data import RehearsedData, program_images, storing
+from testkit.rehearsed_data import RehearsedData, program_images, run_out_of_space, storing
 from testkit.rehearsed_objects import (
     CONFIG_MAPS,
     CRDS,
@@ -81,6 +81,15 @@ def test_an_ordinary_cluster_has_no_warning(ordinary: RehearsedData) -> None:
     counts = result.counts
     assert counts["created"] > 100 and counts["updated"] > 100 and counts["unproven"] < 10, result
     assert counts["manifests"] == 4, result
+
+
+def test_a_cluster_whose_etcd_has_no_space_is_rehearsed(tmp_path: Path, images: Path) -> None:
+    """Its alarm is in each snapshot, and would refuse whatever the servers of a copy have to write."""
+    with storing(tmp_path, images, OLD) as (site, kube):
+        kube.create(CONFIG_MAPS, item("v1", "ConfigMap", "web", data={"a": "b"}), "default")
+    run_out_of_space(tmp_path)
+    result = site.rehearse(site.server(OLD), site.server(TARGET))
+    assert not found_in(result) and result.counts["created"] > 100, result
 
 
 def test_a_host_of_the_inventorys_group_finds_the_same_and_keeps_nothing(ordinary: RehearsedData) -> None:
@@ -172,30 +181,23 @@ def test_objects_of_an_api_that_goes_are_named(seeded: Found) -> None:
     assert seeded["rehearsal.gone", "podgroups.scheduling.k8s.io"].names == ("default/group",)
 
 
-def test_objects_that_no_key_decrypts_are_named(tmp_path: Path, images: Path) -> None:
-    """The planned encryption configuration lacks the key that they are encrypted with, so that it never is ready."""
+@pytest.mark.parametrize(("current", "finding"), [("a", "unreadable"), ("b", "unlisted")])
+def test_objects_that_no_key_decrypts_are_named(tmp_path: Path, images: Path, current: str, finding: str) -> None:
+    """The planned encryption configuration lacks the key that they are encrypted with, so that the target never is
+    ready. Where the running version's lacks it, too, that one still is, as it was before it lost the key.
+    """
     site = RehearsedData(tmp_path)
     old_key, new_key = site.encryption("old", key("a")), site.encryption("new", key("b"))
     with storing(tmp_path, images, OLD, f"--encryption-provider-config={old_key}") as (_, kube):
         kube.create(SECRETS, item("v1", "Secret", "web", stringData={"password": SECRET}), "default")
-    result = site.rehearse(site.server(OLD, encryption=old_key), site.server(TARGET, encryption=new_key))
+    running = site.server(OLD, encryption={"a": old_key, "b": new_key}[current])
+    result = site.rehearse(running, site.server(TARGET, encryption=new_key))
     found = found_in(result)
-    assert found.keys() == {("rehearsal.start", ""), ("rehearsal.unreadable", "secrets")}, result
+    assert found.keys() == {("rehearsal.start", ""), (f"rehearsal.{finding}", "secrets")}, result
     assert "informer-sync" in found["rehearsal.start", ""].reason
-    unreadable = found["rehearsal.unreadable", "secrets"]
-    assert unreadable.names == ("default/web",) and "no matching key" in unreadable.reason, unreadable
-
-
-def test_objects_that_neither_version_decrypts_keep_the_target_from_getting_ready(tmp_path: Path, images: Path) -> None:
-    """The running version is ready, as it has been since before it lost the key."""
-    site = RehearsedData(tmp_path)
-    old_key, new_key = site.encryption("old", key("a")), site.encryption("new", key("b"))
-    with storing(tmp_path, images, OLD, f"--encryption-provider-config={old_key}") as (_, kube):
-        kube.create(SECRETS, item("v1", "Secret", "web", stringData={"password": SECRET}), "default")
-    result = site.rehearse(site.server(OLD, encryption=new_key), site.server(TARGET, encryption=new_key))
-    found = found_in(result)
-    assert found.keys() == {("rehearsal.start", ""), ("rehearsal.unlisted", "secrets")}, result
-    assert "informer-sync" in found["rehearsal.start", ""].reason
+    unread = found[f"rehearsal.{finding}", "secrets"]
+    assert "no matching key" in unread.reason, unread
+    assert unread.names == (("default/web",) if finding == "unreadable" else ())
 
 
 def test_policies_whose_parameters_are_secrets_are_unknown(tmp_path: Path, images: Path) -> None:

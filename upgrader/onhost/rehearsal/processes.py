@@ -25,6 +25,7 @@ _FATAL = re.compile(r"^(?:Error:|F\d{4} |panic:|E\d{4} .*(?:command failed|err=)
 _ERROR = re.compile(r'"command failed" err="(.*)"$')
 """As kube-apiserver says why it exits. All of it is in quotes, so that nothing would be left."""
 _ASK_SECONDS = 10.0
+_ALARMS = "/v3/maintenance/alarm"
 _BETWEEN = re.compile("[=,]")
 
 
@@ -135,6 +136,12 @@ class Etcd:
         except Failed as error:
             return str(error)
         return ""
+
+    def disarm(self) -> None:
+        """Deactivate the alarms for space that are in the data: with one, nothing can be written. Raises Failed."""
+        for each in self._ask(_ALARMS, {"action": "GET"}).get("alarms", ()):
+            if each.get("alarm") == "NOSPACE":
+                self._ask(_ALARMS, {**each, "action": "DEACTIVATE"})
 
     def delete_below(self, folder: str) -> int:
         """Delete all keys that begin so; returns the revision afterwards. Raises Failed."""

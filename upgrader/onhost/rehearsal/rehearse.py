@@ -186,7 +186,7 @@ def _start_etcd(asked: dict[str, Any], processes: Processes, name: str, program:
         f"--listen-peer-urls=http://127.0.0.1:{port + 1}",
         "--force-new-cluster",
         "--unsafe-no-fsync",
-        "--quota-backend-bytes=8589934592",
+        "--quota-backend-bytes=-1",  # none: the cluster's may be any
         "--log-level=error",
     ]
     etcd = Etcd(port)
@@ -194,6 +194,7 @@ def _start_etcd(asked: dict[str, Any], processes: Processes, name: str, program:
     missing = processes.wait(f"etcd-{name}", etcd.missing, _START_SECONDS)
     if missing:
         raise Failed(f"the scratch etcd does not serve the copy: {missing}")
+    etcd.disarm()
     prefix = asked["servers"][name]["prefix"]
     for folder in _BYPASSED:
         etcd.delete_below(prefix + folder)

@@ -49,20 +49,44 @@ def test_real_objects_that_can_not_be_read_keep_the_target_from_getting_ready() 
     assert block_informers({"secrets", "configmaps"}) and not block_informers({"configmaps", "pods.metrics.k8s.io"})
 
 
+class Asked:
+    """Stands in for a scratch etcd's gateway, which has these alarms."""
+
+    def __init__(self, *alarms: dict[str, str]) -> None:
+        self.alarms = alarms
+        self.sent: list[tuple[str, dict[str, Any]]] = []
+
+    def __call__(self, _: Etcd, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        if body.get("action") == "GET":
+            return {"alarms": list(self.alarms)} if self.alarms else {}
+        self.sent.append((path, body))
+        return {"header": {"revision": str(len(self.sent))}}
+
+
+def start_etcd(monkeypatch: pytest.MonkeyPatch, asked: Asked) -> int:
+    """The revision that is returned."""
+    monkeypatch.setattr(Etcd, "_ask", lambda *given: asked(*given))
+    processes: Any = SimpleNamespace(start=lambda *_: None, wait=lambda *_: "")
+    given = {"work": "/work", "servers": {"target": {"prefix": "/other"}}}
+    return rehearse._start_etcd(given, processes, "target", "etcd")
+
+
 def test_a_scratch_etcd_has_them_below_the_servers_prefix(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is written last: what is stored after its revision is the servers' own."""
-    sent: list[tuple[str, str]] = []
-
-    def ask(_: Etcd, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        sent.append((path, base64.b64decode(body["key"]).decode()))
-        return {"header": {"revision": str(len(sent))}}
-
-    monkeypatch.setattr(Etcd, "_ask", ask)
-    processes: Any = SimpleNamespace(start=lambda *_: None, wait=lambda *_: "")
-    asked = {"work": "/work", "servers": {"target": {"prefix": "/other"}}}
-    assert rehearse._start_etcd(asked, processes, "target", "etcd") == len(sent)
+    asked = Asked()
+    assert start_etcd(monkeypatch, asked) == len(asked.sent)
+    sent = [(path, base64.b64decode(body["key"]).decode()) for path, body in asked.sent]
     assert sent[-2:] == [("/v3/kv/put", f"/other{key}") for key in KEYS]
     assert {path for path, _ in sent[:-2]} == {"/v3/kv/deleterange"}
+
+
+def test_data_of_an_etcd_without_space_can_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A snapshot has the alarm of the member that ran out of space; no other alarm is touched."""
+    asked = Asked({"memberID": "7", "alarm": "NOSPACE"}, {"memberID": "8", "alarm": "CORRUPT"})
+    start_etcd(monkeypatch, asked)
+    path, body = asked.sent[0]
+    assert (path, body) == ("/v3/maintenance/alarm", {"action": "DEACTIVATE", "memberID": "7", "alarm": "NOSPACE"})
+    assert all(path != "/v3/maintenance/alarm" for path, _ in asked.sent[1:])
 
 
 NOT_READY = "[+]ping ok\n[-]informer-sync failed: reason withheld\n"
