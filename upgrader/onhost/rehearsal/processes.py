@@ -8,7 +8,9 @@ import http.client
 import json
 import os
 import re
+import resource
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Callable
@@ -30,10 +32,11 @@ _BETWEEN = re.compile("[=,]")
 
 
 class Processes:
-    """All of them, in one folder; `end` ends them."""
+    """All of them, in one folder; `end` ends them. `memory`: the bytes that all may have together."""
 
-    def __init__(self, work: str) -> None:
+    def __init__(self, work: str, memory: int) -> None:
         self.work = work
+        self._memory = memory
         self._started: dict[str, subprocess.Popen[bytes]] = {}
         self._given: dict[str, set[str]] = {}
         """Process → the words of its command, which are not the data's."""
@@ -75,11 +78,14 @@ class Processes:
                 raise Failed(f"{name} can't be started: {error.strerror}") from error
 
     def wait(self, name: str, ready: Callable[[], str], seconds: float) -> str:
-        """ "" once it is ready; else why it isn't: its last words, or what it said when time was over."""
+        """ "" once it is ready; else why it isn't: its last words, or what it said when time was over. Raises Failed if
+        it was killed.
+        """
         until = time.monotonic() + seconds
         while True:
             code = self._started[name].poll()
             if code is not None:
+                self.require_unkilled()
                 return f"it exited with code {code}: {self._last_words(name)}"
             missing = ready()
             if not missing:
@@ -95,8 +101,23 @@ class Processes:
             code = self._started[name].wait(seconds)
         except subprocess.TimeoutExpired:
             raise Failed(f"{name} did not end within {seconds:.0f} s") from None
+        self.require_unkilled()
         if code:
             raise Failed(f"{name} ended with exit code {code}: {self._last_words(name)}")
+
+    def require_unkilled(self, seconds: float = 0.0) -> None:
+        """Raise Failed if one was killed, or is within so many seconds: that says nothing about what it was given."""
+        time.sleep(seconds)
+        killed = [name for name, process in self._started.items() if process.poll() == -signal.SIGKILL]
+        if killed:
+            # Of those that have ended, only the most that any one had is known.
+            had = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss >> 10
+            raise Failed(
+                f"{', '.join(killed)} was killed (signal 9), as the kernel does when memory runs out: it had "
+                f"{had:,} MiB, and all of a rehearsal's programs may have {self._memory >> 20:,} MiB together. "
+                "Rehearse where more memory is available; if that doesn't help, this cluster has too much data for a "
+                "rehearsal"
+            )
 
     def peak_bytes(self) -> int:
         """The sum of what each had in memory at most, so far."""

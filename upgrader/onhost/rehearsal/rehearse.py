@@ -34,6 +34,8 @@ from upgrader.onhost.rehearsal.yaml_keys import key_pattern
 
 _START_SECONDS = 180.0
 _RESTORE_SECONDS = 600.0
+_EXIT_SECONDS = 0.5
+"""From when a program that was killed no longer answers until that is known."""
 _SYNC_SECONDS = 20.0
 """For the rest, once a server lacks only its informers: those that meet an object that can't be read never have all."""
 _INFORMERS = "informer-sync"
@@ -86,13 +88,16 @@ def _rehearse(asked: dict[str, Any]) -> dict[str, Any]:
     for name, server in asked["servers"].items():
         if any(_has_kms(path) for path in server["encryption"]):
             return {"findings": [{"what": "kms", "resource": name, "reason": "", "count": 1, "names": []}]}
-    processes = Processes(work)
+    processes = Processes(work, asked["memory"])
     try:
         if asked["snapshot"]:
             _restore(asked, processes)
         _check_room(asked)
         found = _served(asked, processes, begun + asked["seconds"])
         return {**found, "peak": processes.peak_bytes(), "seconds": round(time.monotonic() - begun, 1)}
+    except Failed:
+        processes.require_unkilled(_EXIT_SECONDS)  # which explains that one no longer answers
+        raise
     finally:
         processes.end()
 
@@ -137,7 +142,9 @@ def _served(asked: dict[str, Any], processes: Processes, until: float) -> dict[s
         apis[name] = starting.api()
     requests = [Request(*each) for each in asked["requests"]]
     comparison = Comparison(apis["current"], apis["target"], revision, until, requests)
-    unsynced = [(name, processes.wait(name, partial(_lacking, api), _SYNC_SECONDS)) for name, api in apis.items()]
+    unsynced = [
+        (name, processes.wait(_server(name), partial(_lacking, api), _SYNC_SECONDS)) for name, api in apis.items()
+    ]
     found = [_not_started(name, missing)["findings"][0] for name, missing in unsynced if missing]
     # Admission refuses everything until it has its informers, so that only reading is of use.
     comparison.run(write=not found)
@@ -151,12 +158,18 @@ def _start_server(processes: Processes, name: str, words: list[str], lacks: Call
 
     A version may have locked or removed the feature gate that only saves memory: that says nothing about the cluster.
     """
+    server = _server(name)
     for gates in ([f"--feature-gates={_LARGE_LISTS}=false"], []):
-        processes.start(name, [*words, *gates], _garbage(name, memory))
-        missing = processes.wait(name, lacks, _START_SECONDS)
+        processes.start(server, [*words, *gates], _garbage(name, memory))
+        missing = processes.wait(server, lacks, _START_SECONDS)
         if _LARGE_LISTS not in missing:
             break
     return missing
+
+
+def _server(name: str) -> str:
+    """What its process is called."""
+    return f"the {name} kube-apiserver"
 
 
 def _garbage(name: str, memory: int) -> dict[str, str]:

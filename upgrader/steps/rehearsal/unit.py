@@ -38,6 +38,7 @@ def unit_command(use: str, work: str, seconds: int = UNIT_SECONDS) -> tuple[str,
         "MemoryMax": str(MEMORY_BYTES),
         "MemorySwapMax": "0",
         "OOMScoreAdjust": "1000",
+        "OOMPolicy": "continue",  # or the unit ends, and with it the program that can say why
         "CPUWeight": "10",
         "IOWeight": "10",
         "Nice": "19",

@@ -38,7 +38,7 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 def test_its_data_takes_the_place_of_the_snapshot(asked: dict[str, Any], tmp_path: Path) -> None:
     """The snapshot is gone before two copies of the data are there: the disk space that was checked is enough."""
-    rehearse._restore(asked, Processes(str(tmp_path)))
+    rehearse._restore(asked, Processes(str(tmp_path), 2 << 30))
     assert (tmp_path / "scratch" / "db").read_text() == "content"
     assert not list(tmp_path.rglob("snapshot.db"))
 
@@ -46,7 +46,7 @@ def test_its_data_takes_the_place_of_the_snapshot(asked: dict[str, Any], tmp_pat
 def test_a_snapshot_that_can_not_be_restored_ends_it(asked: dict[str, Any], tmp_path: Path) -> None:
     """With the tool's words, but for what it quotes; so does a tool that doesn't end."""
     (tmp_path / "etcdutl").write_text('#!/bin/sh\necho "Error: invalid snapshot hunter2" >&2\nexit 3\n')
-    processes = Processes(str(tmp_path))
+    processes = Processes(str(tmp_path), 2 << 30)
     with pytest.raises(Failed, match=r"etcdutl ended with exit code 3: .*invalid") as caught:
         rehearse._restore(asked, processes)
     assert "hunter2" not in str(caught.value)
@@ -63,7 +63,7 @@ def test_both_servers_share_the_memory_of_a_rehearsal(tmp_path: Path) -> None:
     assert current["GOMEMLIMIT"] == limits["GOMEMLIMIT"]
     assert 2 * int(limits["GOMEMLIMIT"]) == (2 << 30) * 3 // 4, "etcd and the program itself have the rest"
     assert int(current["GOGC"]) < int(limits["GOGC"])
-    processes = Processes(str(tmp_path))
+    processes = Processes(str(tmp_path), 2 << 30)
     processes.start("env", ["/usr/bin/env"], limits)
     assert processes.wait("env", lambda: "not yet", stretched(60)).startswith("it exited with code 0")
     names = {line.partition("=")[0] for line in (tmp_path / "env.log").read_text().splitlines()}
@@ -86,7 +86,7 @@ def server(folder: Path, *lines: str) -> str:
 @pytest.fixture
 def processes(tmp_path: Path) -> Iterator[Processes]:
     """Ended with the test."""
-    made = Processes(str(tmp_path))
+    made = Processes(str(tmp_path), 2 << 30)
     yield made
     made.end()
 
@@ -115,3 +115,40 @@ def test_why_a_server_does_not_start_is_told(processes: Processes, tmp_path: Pat
     program = server(tmp_path, f"echo '{UNKNOWN}' >&2; exit 1")
     said = started(processes, program, "--feature-gates=NoSuchGate=true")
     assert said == "it exited with code 1: unrecognized feature gate: NoSuchGate"
+
+
+KILLED = r"was killed \(signal 9\), as the kernel does when memory runs out: it had [\d,]+ MiB, and all .* 2,048 MiB"
+
+
+def test_a_server_that_is_killed_at_its_start_is_no_finding(processes: Processes, tmp_path: Path) -> None:
+    """It ran out of memory, which says nothing about the target."""
+    with pytest.raises(Failed, match=f"the target kube-apiserver {KILLED} together. Rehearse where more memory"):
+        started(processes, server(tmp_path, "kill -9 $$"))
+
+
+def test_a_tool_that_is_killed_has_run_out_of_memory(processes: Processes) -> None:
+    """The exit code of a signal tells no user that."""
+    with pytest.raises(Failed, match=f"etcdutl {KILLED}"):
+        processes.finish("etcdutl", ["/bin/sh", "-c", "kill -9 $$"], stretched(60))
+
+
+@pytest.mark.parametrize(
+    ("how", "said"), [("kill -9 $$", f"etcd-target {KILLED}"), ("exit 3", "^it no longer answers")]
+)
+def test_a_server_that_is_killed_while_it_is_asked(
+    how: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It no longer answers because of that, which the message says; one that exits by itself is not explained."""
+
+    def served(_: dict[str, Any], processes: Processes, __: float) -> dict[str, Any]:
+        processes.start("etcd-target", ["/bin/sh", "-c", how])
+        processes._started["etcd-target"].wait(stretched(60))
+        raise Failed("it no longer answers")
+
+    monkeypatch.setattr(rehearse, "_EXIT_SECONDS", 0.0)
+    monkeypatch.setattr(rehearse, "_served", served)
+    for name in ("require_isolation", "make_private", "_check_room"):
+        monkeypatch.setattr(rehearse, name, lambda *_: None)
+    given = {"work": str(tmp_path), "memory": 2 << 30, "seconds": 1, "incoming": None, "snapshot": "", "servers": {}}
+    with pytest.raises(Failed, match=said):
+        rehearse._rehearse(given)

@@ -56,7 +56,7 @@ class Asked:
         self.alarms = alarms
         self.sent: list[tuple[str, dict[str, Any]]] = []
 
-    def __call__(self, _: Etcd, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    def __call__(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         if body.get("action") == "GET":
             return {"alarms": list(self.alarms)} if self.alarms else {}
         self.sent.append((path, body))
@@ -65,7 +65,7 @@ class Asked:
 
 def start_etcd(monkeypatch: pytest.MonkeyPatch, asked: Asked) -> int:
     """The revision that is returned."""
-    monkeypatch.setattr(Etcd, "_ask", lambda *given: asked(*given))
+    monkeypatch.setattr(Etcd, "_ask", asked)
     processes: Any = SimpleNamespace(start=lambda *_: None, wait=lambda *_: "")
     given = {"work": "/work", "servers": {"target": {"prefix": "/other"}}}
     return rehearse._start_etcd(given, processes, "target", "etcd")
