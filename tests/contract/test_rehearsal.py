@@ -41,6 +41,7 @@ BAD_ADDRESS = "010.20.30.40"
 STORED = "--feature-gates=StrictIPCIDRValidation=false,GenericWorkload=true"
 """As in releases before it was on by default: a Service with such an address may be in any older cluster."""
 GONE = "--runtime-config=scheduling.k8s.io/v1alpha2=true"
+NAMESPACES = Kind("v1", "namespaces", namespaced=False)
 ADDED = ("rehearsal.added", "statefulsets.apps")
 DEFAULT = "spec.updateStrategy.rollingUpdate.maxUnavailable"
 NEW_CEL = "--min-compatibility-version=1.37"
@@ -226,6 +227,18 @@ def test_an_object_that_only_a_new_one_would_fail_for_is_named(seeded: Found) ->
     found = seeded["rehearsal.create", "services"]
     assert found.names == ("default/old-address",) and "spec.externalIPs[0]" in found.reason, found
     assert ("rehearsal.update", "services") not in seeded
+
+
+def test_an_object_that_a_full_quota_refuses_today_is_named_all_the_same(tmp_path: Path, images: Path) -> None:
+    """The quota is full of objects like it. Another Service is accepted, and must not hide that this one is invalid."""
+    with storing(tmp_path, images, OLD, STORED) as (site, kube):
+        kube.create(NAMESPACES, item("v1", "Namespace", "full"))
+        ports = {"ports": [{"port": 80}], "externalIPs": [BAD_ADDRESS]}
+        kube.create(SERVICES, item("v1", "Service", "old-address", spec=ports), "full")
+        quota = item("v1", "ResourceQuota", "all", spec={"hard": {"services": "1"}})
+        kube.create(Kind("v1", "resourcequotas"), quota, "full")
+    found = found_in(site.rehearse(site.server(OLD, STORED), site.server(TARGET)))
+    assert found["rehearsal.create", "services"].names == ("full/old-address",), found
 
 
 def test_a_manifest_that_helm_could_not_apply_any_more_is_named(seeded: Found) -> None:

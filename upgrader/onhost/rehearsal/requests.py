@@ -46,6 +46,8 @@ class _Tried(NamedTuple):
     """Why it was refused; None: it was accepted."""
     lost: frozenset[tuple[str, ...]] = frozenset()
     """What was accepted, and not written as it was sent: paths of keys, without the numbers of items."""
+    invalid: bool = False
+    """Whether it was refused for its content: before policies, quotas and the object's name were looked at."""
 
 
 class Requests:
@@ -120,7 +122,8 @@ class Requests:
             if status in ACCEPTED or answer.get("reason") == "AlreadyExists":
                 return _Tried()
             # All of the text's words are the object's own.
-            return _Tried(reason(answer, {"manifest": text.decode("utf-8", "replace")}, names.of(resource)))
+            why = reason(answer, {"manifest": text.decode("utf-8", "replace")}, names.of(resource))
+            return _Tried(why, invalid=_invalid(answer))
 
         requests = (("update", "patch"), ("create", "create")) if name else (("create", "create"),)
         return [
@@ -141,7 +144,9 @@ class Requests:
             return [Outcome(request)]
         old = tried(self._current, pair.old, self._old_names)
         if new.refused is not None:
-            return [Outcome(request, *((what, new.refused) if old.refused is None else ("unproven", old.refused)))]
+            if old.refused is None or (new.invalid and not old.invalid):
+                return [Outcome(request, what, new.refused)]
+            return [Outcome(request, "unproven", old.refused)]
         lost = new.lost - old.lost if old.refused is None else frozenset()
         return [Outcome(request), *([Outcome("", "dropped", self._places(pair, lost))] if lost else ())]
 
@@ -164,4 +169,10 @@ class Requests:
                 status, answer = api.write("PUT", f"{path}?{_DRY_RUN}", as_go_has_it(sent))
         if status in ACCEPTED:
             return _Tried(lost=not_written(sent, answer) if answer else frozenset())
-        return _Tried(reason(answer, item, names.of(resource)))
+        return _Tried(reason(answer, item, names.of(resource)), invalid=_invalid(answer))
+
+
+def _invalid(answer: dict[str, Any]) -> bool:
+    """Whether a Status names fields that are invalid. That of an admission policy has the same reason, and none."""
+    causes = (answer.get("details") or {}).get("causes") or ()
+    return answer.get("reason") == "Invalid" and any(each.get("field") for each in causes)

@@ -128,6 +128,34 @@ def test_the_running_version_is_asked_only_about_what_the_target_refuses() -> No
     assert sorted(current.asked) == [("GET", "")] * 3 + [("PUT", "two")]
 
 
+FULL = {"reason": "Forbidden", "message": "exceeded quota"}
+DENIED = {"reason": "Invalid", "details": {"causes": [{"message": "policy 'few' denied request: no"}]}}
+TAKEN = {"reason": "AlreadyExists", "message": "it already exists"}
+
+
+@pytest.mark.parametrize("refusal", [FULL, DENIED, TAKEN, {"message": "the request timed out"}])
+def test_what_only_the_target_calls_invalid_is_a_finding_whatever_else_refuses_it_today(
+    refusal: dict[str, Any],
+) -> None:
+    """A quota is full of the objects that are there. Validation comes before quotas, policies and names, so the running
+    version takes the content for valid. Another object of the resource, which is accepted, must not hide that.
+    """
+    current, target = servers(deployment("one"), deployment("two"))
+    target.refused, current.refused = {("POST", "r-one"): INVALID}, {("POST", "r-one"): refusal}
+    assert compared(current, target)[0] == {("create", "deployments.apps"): (WHY, 1, ["default/one"])}
+
+
+@pytest.mark.parametrize(("refused", "today"), [(INVALID, INVALID), (FULL, FULL), (DENIED, FULL), (FULL, INVALID)])
+def test_what_both_versions_refuse_for_one_reason_proves_nothing(
+    refused: dict[str, Any], today: dict[str, Any]
+) -> None:
+    """Or for reasons of which none is the object's content."""
+    current, target = servers(deployment("one"), deployment("two"))
+    target.refused, current.refused = {("POST", "r-one"): refused}, {("POST", "r-one"): today}
+    found, counts = compared(current, target)
+    assert found == {} and counts["unproven"] == 1
+
+
 @pytest.mark.parametrize(("method", "prefix", "request_"), [("POST", "r-", "create"), ("PUT", "", "update")])
 def test_a_resource_of_which_both_versions_refuse_every_request_is_told(
     method: str, prefix: str, request_: str
