@@ -10,7 +10,6 @@ import yaml
 
 from upgrader.adopt.addon_rights import COREDNS_ROLE
 from upgrader.adopt.client_addresses import ApiPod, client_addresses, without_ipv6_loopback
-from upgrader.adopt.variables import seen_words
 from upgrader.contract.flags import command_line, values
 from upgrader.errors import Blocked, UsageError
 from upgrader.model.cluster import Cluster, Host
@@ -267,4 +266,4 @@ def flags_of(container: Mapping[str, Any]) -> Mapping[str, tuple[str, ...]]:
     """A container's flags by name without dashes, with the values that its program sees; in the order of repetition;
     `true` for one without a value.
     """
-    return values(seen_words(command_line(container), container))
+    return values(command_line(container))

@@ -13,8 +13,8 @@ from upgrader.adopt.facts import ControllerFacts, StaticPod
 from upgrader.adopt.pod_metadata import differing, metadata_of, rendered_metadata
 from upgrader.adopt.referred_files import shown_by_file
 from upgrader.adopt.values import HANDED_OVER, rendered_flags
-from upgrader.adopt.variables import seen_variables
 from upgrader.adopt.volumes import missing_mounts
+from upgrader.contract.variables import seen_variables
 from upgrader.gates.manifest_workloads import pod_spec
 
 __all__ = ["parts_that_go", "released_flags"]

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from upgrader.adopt.facts import ControllerFacts
 from upgrader.adopt.leaders_api import is_loopback
-from upgrader.adopt.variables import seen_variables
+from upgrader.contract.variables import seen_variables
 from upgrader.errors import Blocked
 
 __all__ = ["check_local_proxies"]

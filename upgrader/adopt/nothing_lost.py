@@ -8,8 +8,8 @@ from typing import Any
 from upgrader.adopt.facts import ControllerFacts, KubeadmFacts, StaticPod, flags_of
 from upgrader.adopt.pod_metadata import Metadata, differing, metadata_of
 from upgrader.adopt.values import etcd_servers, missing_flags
-from upgrader.adopt.variables import seen_variables
 from upgrader.adopt.volumes import above_certificates, missing_files, missing_mounts, mounts_of, writable
+from upgrader.contract.variables import seen_variables
 from upgrader.errors import Blocked
 
 __all__ = ["check_etcd", "check_flags", "check_metadata", "check_variables", "check_volumes"]

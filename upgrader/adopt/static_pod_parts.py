@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from upgrader.adopt.facts import MANIFESTS, ControllerFacts, StaticPod
-from upgrader.adopt.variables import seen_words
 from upgrader.contract.flags import is_true
+from upgrader.contract.variables import seen_words
 from upgrader.errors import Blocked
 
 __all__ = ["check_static_pods", "other_lease"]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from upgrader.adopt.facts import ADOPTED, COMPONENTS, ControllerFacts, StaticPod, flags_of
 from upgrader.adopt.values import CA_FOR_ALL, HANDED_OVER
-from upgrader.adopt.variables import seen_variables
+from upgrader.contract.variables import seen_variables
 from upgrader.errors import Blocked
 from upgrader.model.emulation import emulated_by, minor_text
 from upgrader.model.manifest import objects_in

@@ -16,6 +16,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from upgrader.contract.variables import seen_words
+
 __all__ = ["Argument", "arguments_in", "command_line", "is_true", "last_values", "manifest_flags", "values"]
 
 _LONG = re.compile(r"--(\w[\w.-]*)(?:=(.*))?", re.DOTALL)
@@ -85,11 +87,11 @@ def is_true(value: str) -> bool:
 
 
 def command_line(container: Mapping[str, Any]) -> tuple[str, ...]:
-    """What a container is started with: `command`, then `args`, where they are texts.
+    """What a container is started with: `command`, then `args`, where they are texts, as its program sees them.
 
     What comes before a program of the container's own name isn't that program's: `tini -- kube-apiserver --v=2`.
     """
-    command, given = _texts(container.get("command")), _texts(container.get("args"))
+    command, given = (seen_words(_texts(container.get(key)), container) for key in ("command", "args"))
     own = [number for number, word in enumerate(command) if word.rpartition("/")[2] == container.get("name")]
     return (*command[own[0] if own else 0 :], *given)
 

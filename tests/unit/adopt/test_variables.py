@@ -19,8 +19,9 @@ from upgrader.adopt.same_everywhere import check_same_everywhere
 from upgrader.adopt.static_pod_parts import check_static_pods
 from upgrader.adopt.undo_differences import check_undo, released_in
 from upgrader.adopt.values import base_values, extra_args
-from upgrader.adopt.variables import seen_variables, variables_of
+from upgrader.adopt.variables import variables_of
 from upgrader.built_in_files import charts_folder
+from upgrader.contract.variables import seen_variables
 from upgrader.errors import Blocked
 from upgrader.model.release import ReleaseSpec
 

@@ -57,8 +57,13 @@ CASES: Sequence[tuple[str, str | None]] = [
 
 
 def container(name: str, words: Sequence[str]) -> dict[str, Any]:
-    """One that starts a program of its name, with what a wrapper needs before it."""
-    return {"name": name, "image": f"{name}:v1.37.1", "command": ["tini", "--", f"/bin/{name}"], "args": [*words]}
+    """One that starts a program of its name, with what a wrapper needs before it. It has variables `FLAG` and `--FLAG`."""
+    given = {flag: b for _, flag, _, b in READERS.values()} | {
+        f"--{f}": f"--{f}={b}" for _, f, _, b in READERS.values()
+    }
+    env = [{"name": each, "value": value} for each, value in given.items()]
+    command = ["tini", "--", f"/bin/{name}"]
+    return {"name": name, "image": f"{name}:v1.37.1", "command": command, "args": [*words], "env": env}
 
 
 def in_adoption(words: Sequence[str]) -> str | None:
@@ -169,6 +174,14 @@ def test_whoever_reads_flags_reads_them_alike(
     ]
     more = (tmp_path,) if read in (asked_on_a_host, examined) else ()
     assert read(given, *more) == {B: b, None: None}[expected]
+
+
+@pytest.mark.parametrize("reader", ["adopt", "preflight", "gates", "backup", "pod-checkpointer"])
+@pytest.mark.parametrize("word", ["--the-flag=$(the-flag)", "$(--the-flag)"])
+def test_a_running_programs_flags_are_those_that_it_sees(reader: str, word: str) -> None:
+    """The kubelet replaces the container's variables in its command line: in a value, or a whole word."""
+    read, flag, _, b = READERS[reader]
+    assert read([word.replace("the-flag", flag)]) == b
 
 
 def test_arguments_in_all_their_forms() -> None:

@@ -28,19 +28,17 @@ def is_away(pod: Json, timeout_seconds: float) -> bool:
     """
     for container in pod["spec"]["containers"]:
         flags = last_values(command_line(container))
-        servers = [_server(url, container) for url in flags.get("etcd-servers", "").split(",") if url]
+        servers = [_server(url) for url in flags.get("etcd-servers", "").split(",") if url]
         if servers:
             context = _context(flags, _mounts(pod, container))
             return not any(not host or _healthy(host, port, context, timeout_seconds) for host, port in servers)
     return False
 
 
-def _server(url: str, container: Json) -> tuple[str, int]:
+def _server(url: str) -> tuple[str, int]:
     """Host and port; ("", 0) where the URL isn't one, or its host is only known in the container."""
-    env = {e["name"]: e["value"] for e in container.get("env") or [] if "value" in e}
-    expanded = _VARIABLE.sub(lambda found: env.get(found[1], found[0]), url)
     try:
-        parts = urlsplit("" if _VARIABLE.search(expanded) else expanded)
+        parts = urlsplit("" if _VARIABLE.search(url) else url)
         return parts.hostname or "", parts.port or 2379
     except ValueError:
         return "", 0
