@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 from upgrader.errors import ApiError
 from upgrader.gates.kubernetes_kinds import CONFIG_MAPS, NODES, WORKLOADS
-from upgrader.model.config_text import read_config
+from upgrader.model.config_text import read_first
 from upgrader.ports import LARGE_AT_ONCE, Kube, KubeObject
 
 __all__ = ["UNKNOWN", "cluster_traits"]
@@ -104,7 +104,7 @@ def _of_proxy(kube: Kube) -> Iterator[str]:
         return
     found = kube.get(CONFIG_MAPS, _PROXY, _SYSTEM) or {}
     try:
-        mode = read_config((found.get("data") or {})["config.conf"]).get("mode") or "default"
+        mode = read_first((found.get("data") or {})["config.conf"]).get("mode") or "default"
     except (KeyError, ValueError):
         yield f"{UNKNOWN}{_PROXY} mode: ConfigMap {_SYSTEM}/{_PROXY} has no readable config.conf"
     else:

@@ -109,6 +109,7 @@ def test_plugins_by_what_they_install(name: str, image: str, folder: str, trait:
     [
         ("mode: ipvs", "kube-proxy mode ipvs"),
         ('mode: ""', "kube-proxy mode default"),
+        ("mode: nftables\n---\nmode: ipvs\n", "kube-proxy mode nftables"),
         ("mode: [", "unknown kube-proxy mode: ConfigMap kube-system/kube-proxy has no readable config.conf"),
         (None, "unknown kube-proxy mode: ConfigMap kube-system/kube-proxy has no readable config.conf"),
     ],
