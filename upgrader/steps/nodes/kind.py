@@ -127,7 +127,8 @@ class NodesKind(PlannedKind[PlannedNodes]):
         at_once = pool.max_unavailable.at_once(len(nodes))
         source, seconds = self._settings.source, self._settings.ready_seconds
         step = self._step(PlannedNodes(pool, nodes, undoing.target, source, seconds, at_once, playbooks_folder()))
-        return PipelineStep(step, (), self.context.gates.of_controllers(), NodesInspector(step))
+        gates = self.context.gates.of_controllers()
+        return PipelineStep(step, (), gates, NodesInspector(step), undo_watched=step.watched)
 
     @property
     def _settings(self) -> NodesSettings:

@@ -12,8 +12,9 @@ from testkit.fakes.helm import FakeHelm
 from testkit.fakes.hosts import FakeHosts
 from testkit.fakes.kube import FakeKube
 from testkit.fakes.playbooks import FakePlaybooks
+from tests.unit.steps.nodes.fleet import Fleet
 from upgrader.engine.state.run_state import RunState, StepState
-from upgrader.errors import UsageError
+from upgrader.errors import Interrupted, UsageError
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.kubelet_config import KubeletConfig
 from upgrader.model.node_configuration import NodeConfiguration
@@ -35,12 +36,15 @@ NODES = NodesSettings(NodeSource("packages"), (NodePool("controllers"), NodePool
 POINT = RestorePoint(nodes=(NodeBefore("worker-1", OLD),))
 
 
-def builder(nodes: NodesSettings | None = NODES) -> PipelineBuilder:
+def builder(
+    nodes: NodesSettings | None = NODES, kube: FakeKube | None = None, playbooks: FakePlaybooks | None = None
+) -> PipelineBuilder:
     """Of a cluster with a controller and a worker, and no releases."""
     settings = Settings(Path("/c"), NEW, Path("/c/kubeconfig"), Path("/c/hosts.yml"), (), nodes=nodes)
     hosts = (Host("controller-1", "10.0.0.2"),), (Host("worker-1", "10.0.0.3"),)
     cluster = Cluster(Path("/c"), Path("/c/kubeconfig"), "demo", Path("/c/hosts.yml"), *hosts)
-    return PipelineBuilder(settings, cluster, Tools(FakeHelm(), FakeKube(), FakePlaybooks(), FakeClock(), FakeHosts()))
+    tools = Tools(FakeHelm(), kube or FakeKube(), playbooks or FakePlaybooks(), FakeClock(), FakeHosts())
+    return PipelineBuilder(settings, cluster, tools)
 
 
 def observed(controller: KubernetesVersion = OLD, worker: KubernetesVersion = OLD) -> Observed:
@@ -113,6 +117,23 @@ def test_rollback_returns_the_nodes_of_the_journal() -> None:
     pipeline = builder().rollback(state(StepState("nodes-workers", "passed", restore_point=POINT)))
     assert names(pipeline) == ["nodes-workers"]
     assert [run.gate.name for run in pipeline.steps[0].undo_gates] == ["nodes", "critical-pods"]
+
+
+def test_rollback_of_nodes_ends_once_another_process_has_the_lock() -> None:
+    """In the middle of a drain, as on the way forward: until its next playbook, both would evict pods."""
+    fleet, playbooks = Fleet("worker-1"), FakePlaybooks()
+    fleet.set_node("worker-1", NEW)
+    fleet.add_budget()
+    begun = state(StepState("nodes-workers", "passed", restore_point=POINT))
+    (item,) = builder(kube=fleet.kube, playbooks=playbooks).rollback(begun).steps
+
+    def lost() -> None:
+        raise Interrupted("the cluster's lock was taken over")
+
+    step = item.undo_watched(lost) if item.undo_watched else item.step
+    with pytest.raises(Interrupted, match="taken over"):
+        step.undo(POINT, fleet.notes.append)
+    assert playbooks.ran == []
 
 
 @pytest.mark.parametrize(
