@@ -42,7 +42,8 @@ from upgrader.model.settings import ReleaseSettings
 from upgrader.model.version import KubernetesVersion
 from upgrader.onhost.certificates.new_signer import SIGNING
 from upgrader.pipeline import Pipeline, PipelineStep
-from upgrader.preflight.all_checks import CHECKS, blocking, run_checks
+from upgrader.preflight.all_checks import CHECKS, run_checks
+from upgrader.preflight.refusal import refuse_if_blocked
 from upgrader.steps.plan import Plan, planned_of
 from upgrader.steps.release.kind import ReleaseKind
 from upgrader.steps.release.plan import PlannedRelease
@@ -89,11 +90,7 @@ class FoundCas:
 
     def check_allowed(self) -> None:
         """Raises Blocked where a check forbids it."""
-        if blocking(self.findings):
-            raise Blocked(
-                f"a check blocks the rotation; {NOTHING}",
-                remedy="Fix the checks marked error or unknown, then run it again.",
-            )
+        refuse_if_blocked(f"the rotation; {NOTHING}", self.findings)
 
     @contextmanager
     def propose(self, *, take_over: bool) -> Iterator[ProposedPhase]:

@@ -904,8 +904,9 @@ def test_a_check_blocks_it(place: Place, monkeypatch: pytest.MonkeyPatch) -> Non
     """A cluster that isn't healthy gets no new CA."""
     finding = Finding("nodes.not-ready", "error", "controller-2 is not Ready")
     monkeypatch.setattr(ca_rotation, "_CHECKS", (("nodes", lambda _: iter([finding])),))
-    with pytest.raises(Blocked, match="a check blocks the rotation"):
+    with pytest.raises(Blocked, match="a check blocks the rotation; nothing was changed") as refused:
         place.phase()
+    assert "nodes.not-ready: controller-2 is not Ready" in refused.value.message, "it is what stays on the screen"
     assert not place.hosts.made
 
 
