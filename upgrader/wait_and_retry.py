@@ -7,12 +7,16 @@ from http import HTTPStatus
 from math import inf
 from typing import TypeVar
 
-from upgrader.errors import ApiError, ApiUnavailable
+from upgrader.errors import ApiError, ApiUnavailable, HostSilent
 from upgrader.ports import Clock
 
-__all__ = ["may_be_repeated", "retry", "wait_until"]
+__all__ = ["HOST_POLL_SECONDS", "HOST_RETURNS_SECONDS", "may_be_repeated", "retry", "wait_for_hosts", "wait_until"]
 
 T = TypeVar("T")
+
+HOST_RETURNS_SECONDS = 300.0
+"""How long a host is waited for where nothing answers: a reboot takes a minute, or some."""
+HOST_POLL_SECONDS = 5.0
 
 
 def wait_until(clock: Clock, missing: Callable[[], str], *, seconds: float, interval_seconds: float = 1.0) -> str:
@@ -57,6 +61,26 @@ def retry(
             if wait is None or attempt >= attempts or clock.monotonic() + wait >= deadline:
                 raise
         clock.sleep(wait)
+
+
+def wait_for_hosts(clock: Clock, work: Callable[[], T], first: Callable[[HostSilent], None]) -> T:
+    """Call `work` until each host answers that it asks, and return what it does: one that is silent may be rebooting.
+
+    `first` is called once, with the first error. Raises the last one once HOST_RETURNS_SECONDS have passed, and any
+    other error immediately.
+    """
+    waits = False
+
+    def pause(error: Exception) -> float | None:
+        nonlocal waits
+        if not isinstance(error, HostSilent):
+            return None
+        if not waits:
+            waits = True
+            first(error)
+        return HOST_POLL_SECONDS
+
+    return retry(clock, work, pause=pause, seconds=HOST_RETURNS_SECONDS)
 
 
 def may_be_repeated(error: Exception) -> bool:

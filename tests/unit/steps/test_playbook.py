@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from testkit.fakes.clock import FakeClock
 from testkit.fakes.hosts import FakeHosts
 from testkit.fakes.playbooks import FakePlaybooks
 from upgrader.errors import PlaybookError, RollbackFailed, StepFailed
@@ -23,11 +25,14 @@ def step(playbooks: FakePlaybooks, undo: Path | None = None) -> PlaybookStep:
     return PlaybookStep(Path("/p/tune.yml"), Path("/hosts.yml"), playbooks, 60.0, markers(), undo_playbook=undo)
 
 
-def markers(hosts: FakeHosts | None = None, playbook: Path = Path("/p/tune.yml")) -> PlaybookMarkers:
+def markers(
+    hosts: FakeHosts | None = None, playbook: Path = Path("/p/tune.yml"), clock: FakeClock | None = None
+) -> PlaybookMarkers:
     """The markers of `tune.yml` on two controllers."""
     hosts = hosts or FakeHosts()
     hosts.commands["install"] = CommandResult(0, "", "")
-    return PlaybookMarkers(hosts, (Host("controller-1", "10.0.0.1"), Host("controller-2", "10.0.0.2")), playbook)
+    controllers = Host("controller-1", "10.0.0.1"), Host("controller-2", "10.0.0.2")
+    return PlaybookMarkers(hosts, controllers, playbook, clock or FakeClock())
 
 
 def quiet(text: str) -> None:
@@ -100,7 +105,7 @@ def test_controller_that_does_not_say_so_is_no_proof(what: str) -> None:
     elif what == "set up anew":
         del hosts.files["controller-2", "/etc/kubernetes/upgrader/playbooks/tune.json"]
     else:
-        tune.markers.begin()
+        tune.markers.begin(quiet)
     with pytest.raises(RollbackFailed, match="names no playbook"):
         tune.undo(point, quiet)
 
@@ -144,9 +149,9 @@ def test_playbook_that_was_cut_off_is_run_again() -> None:
     """A marker without an end on any controller, or an unreadable one, means: not completed."""
     hosts = FakeHosts()
     marks = markers(hosts)
-    marks.begin()
+    marks.begin(quiet)
     assert not marks.completed_since(0)
-    marks.complete()
+    marks.complete(quiet)
     assert marks.completed_since(0)
     hosts.files["controller-2", "/etc/kubernetes/upgrader/playbooks/tune.json"] = b"[broken"
     assert not marks.completed_since(0)
@@ -160,3 +165,67 @@ def test_playbook_is_not_begun_where_that_cannot_be_noted() -> None:
     with pytest.raises(StepFailed, match="controller-2"):
         tune.apply(quiet)
     assert playbooks.ran == []
+
+
+class Rebooting(FakeHosts):
+    """controller-2 answers again after so many seconds of waiting."""
+
+    def __init__(self, clock: FakeClock, seconds: float) -> None:
+        super().__init__()
+        self.clock, self.seconds = clock, seconds
+        self.commands["install"] = CommandResult(0, "", "")
+
+    def begin(self) -> None:
+        """It goes down now."""
+        self.down.add("controller-2")
+        self.back_at = self.clock.monotonic() + self.seconds
+
+    def _check(self, host: Host) -> None:
+        if self.down and self.clock.monotonic() >= self.back_at:
+            self.down.clear()
+        super()._check(host)
+
+
+class Meanwhile(FakePlaybooks):
+    """A playbook in whose time a controller begins to reboot."""
+
+    def __init__(self, begin: Callable[[], None]) -> None:
+        super().__init__()
+        self.begin = begin
+
+    def run(self, playbook: Path, **options: Any) -> PlaybookResult:
+        result = super().run(playbook, **options)
+        self.begin()
+        return result
+
+
+@pytest.mark.parametrize("when", ["before", "between", "after"])
+def test_controller_that_reboots_is_waited_for(when: str) -> None:
+    """By itself, as by unattended upgrades, before the playbook begins or after it has run: that is no reason to roll
+    all that was done back. It is told what is waited for.
+    """
+    clock, notes = FakeClock(), list[str]()
+    hosts = Rebooting(clock, 90.0)
+    playbooks = Meanwhile(hosts.begin) if when == "after" else FakePlaybooks()
+    tune = PlaybookStep(Path("/p/tune.yml"), Path("/hosts.yml"), playbooks, 60.0, markers(hosts, clock=clock))
+    if when == "before":
+        hosts.begin()
+    point = tune.capture()
+    if when == "between":
+        hosts.begin()
+    tune.apply(notes.append)
+    assert [name for name, *_ in playbooks.ran] == ["tune.yml"] and 90 <= clock.monotonic() < 120
+    assert tune.markers.completed_since(point.begun)
+    told = [note for note in notes if "controller-2" in note and "waiting up to 300 s" in note]
+    assert len(told) == (0 if when == "before" else 1), "a step that has not begun has no notes"
+
+
+def test_controller_that_stays_away_is_not_waited_for_without_end() -> None:
+    """The playbook hasn't begun then."""
+    clock, playbooks = FakeClock(), FakePlaybooks()
+    hosts = Rebooting(clock, 10_000.0)
+    tune = PlaybookStep(Path("/p/tune.yml"), Path("/hosts.yml"), playbooks, 60.0, markers(hosts, clock=clock))
+    hosts.begin()
+    with pytest.raises(StepFailed, match="no answer"):
+        tune.apply(quiet)
+    assert playbooks.ran == [] and 200 < clock.monotonic() <= 300

@@ -19,7 +19,7 @@ from upgrader.errors import HostError, HostSilent, Interrupted, PlaybookError
 from upgrader.model.cluster import Host
 from upgrader.model.event import LockTakenOver
 from upgrader.ports import Clock, Hosts
-from upgrader.wait_and_retry import retry
+from upgrader.wait_and_retry import HOST_POLL_SECONDS, HOST_RETURNS_SECONDS, retry
 
 __all__ = ["NOTICE_SECONDS", "UNCONFIRMED_SECONDS", "Fence", "Token"]
 
@@ -30,10 +30,6 @@ UNCONFIRMED_SECONDS = 15.0
 
 NOTICE_SECONDS = 30.0
 """How long a former holder may take to see a higher token, or the taken lock, and to end its playbook."""
-
-_RETURNS_SECONDS = 300.0
-"""How long a controller is waited for where nothing answers: a reboot takes a minute, or some."""
-_POLL_SECONDS = 5.0
 
 _FOLDER = "/etc/kubernetes/upgrader"
 _FILE = f"{_FOLDER}/playbook-token.json"
@@ -88,13 +84,13 @@ class Fence:
             if isinstance(error, HostSilent) and not waits_for:
                 waits_for = error.message
                 self._note(
-                    f"playbook {playbook}: waiting up to {_RETURNS_SECONDS:.0f} s, as a playbook begins only when each "
-                    f"controller's token is known: {waits_for}"
+                    f"playbook {playbook}: waiting up to {HOST_RETURNS_SECONDS:.0f} s, as a playbook begins only when "
+                    f"each controller's token is known: {waits_for}"
                 )
             awaited = isinstance(error, HostSilent) or (bool(waits_for) and isinstance(error, PlaybookError))
-            return _POLL_SECONDS if awaited else None
+            return HOST_POLL_SECONDS if awaited else None
 
-        retry(self._clock, lambda: self._enter(playbook), pause=pause, seconds=_RETURNS_SECONDS)
+        retry(self._clock, lambda: self._enter(playbook), pause=pause, seconds=HOST_RETURNS_SECONDS)
 
     def _enter(self, playbook: str) -> None:
         lock = self._held()

@@ -45,7 +45,7 @@ class PlaybookKind(PlannedKind[PlannedPlaybook]):
 
     def _step(self, planned: PlannedPlaybook, further: tuple[GateRun, ...]) -> PipelineStep:
         context, tools = self.context, self.context.tools
-        markers = PlaybookMarkers(tools.hosts, context.cluster.controllers, planned.playbook)
+        markers = PlaybookMarkers(tools.hosts, context.cluster.controllers, planned.playbook, tools.clock)
         inventory = context.cluster.inventory
         step = PlaybookStep(planned.playbook, inventory, tools.playbooks, _SECONDS, markers, planned.undo)
         gates = context.gates.of_cluster() + further

@@ -9,14 +9,20 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
+from upgrader.errors import HostSilent
 from upgrader.model.cluster import Host
 from upgrader.model.release import RestorePoint
 from upgrader.pipeline import Inspection
-from upgrader.ports import Hosts
+from upgrader.ports import Clock, Hosts
+from upgrader.wait_and_retry import HOST_RETURNS_SECONDS, wait_for_hosts
 
 __all__ = ["MARKERS", "Marker", "PlaybookInspector", "PlaybookMarkers", "read_marker"]
+
+T = TypeVar("T")
 
 MARKERS = "/etc/kubernetes/upgrader/playbooks"
 
@@ -35,22 +41,28 @@ class Marker:
 
 @dataclass(frozen=True)
 class PlaybookMarkers:
-    """The markers of one playbook. Every method raises HostError when a controller can't be read or written."""
+    """The markers of one playbook. Every method raises HostError when a controller can't be read or written.
+
+    Those that count its starts and record them wait for a controller that is silent, as it may be rebooting: otherwise
+    the run would be rolled back.
+    """
 
     hosts: Hosts
     controllers: tuple[Host, ...]
     playbook: Path
+    clock: Clock
 
     def begun(self) -> int:
         """How often it was started: the highest number on any controller."""
-        return _begun(self._read())
+        return _begun(self._awaited(self._read, lambda _: None))
 
-    def begin(self) -> tuple[Marker, ...]:
+    def begin(self, note: Callable[[str], None]) -> tuple[Marker, ...]:
         """Record on every controller that it starts, before it does. Returns what `withdraw` takes."""
-        before = tuple(self._read())
+        before = tuple(self._awaited(self._read, note))
         number = _begun(before) + 1
         for host, marker in zip(self.controllers, before, strict=True):
-            self._write(host, Marker(number, marker.completed, self._digest()))
+            begun = Marker(number, marker.completed, self._digest())
+            self._awaited(partial(self._write, host, begun), note)
         return before
 
     def withdraw(self, before: tuple[Marker, ...]) -> None:
@@ -66,10 +78,11 @@ class PlaybookMarkers:
         """
         return bool(self.controllers) and all(marker.begun <= before < marker.refused for marker in self._read())
 
-    def complete(self) -> None:
+    def complete(self, note: Callable[[str], None]) -> None:
         """Record on every controller that it completed."""
-        for host, marker in zip(self.controllers, self._read(), strict=True):
-            self._write(host, Marker(marker.begun, marker.begun, marker.digest))
+        for host, marker in zip(self.controllers, self._awaited(self._read, note), strict=True):
+            completed = Marker(marker.begun, marker.begun, marker.digest)
+            self._awaited(partial(self._write, host, completed), note)
 
     def completed_since(self, before: int) -> bool:
         """Whether every controller records that this same playbook was started after `before` times, and completed."""
@@ -77,6 +90,15 @@ class PlaybookMarkers:
         return bool(self.controllers) and all(
             marker.completed == marker.begun > before and marker.digest == digest for marker in self._read()
         )
+
+    def _awaited(self, work: Callable[[], T], note: Callable[[str], None]) -> T:
+        def first(error: HostSilent) -> None:
+            note(
+                f"playbook {self.playbook.name}: waiting up to {HOST_RETURNS_SECONDS:.0f} s, as each controller has to "
+                f"record whether it began and completed: {error.message}"
+            )
+
+        return wait_for_hosts(self.clock, work, first)
 
     def _read(self) -> list[Marker]:
         return [read_marker(self.hosts, host, self._path) for host in self.controllers]

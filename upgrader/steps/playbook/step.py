@@ -42,7 +42,7 @@ class PlaybookStep:
     def apply(self, note: Callable[[str], None]) -> None:
         note(self.summary())
         try:
-            before = self.markers.begin()
+            before = self.markers.begin(note)
             try:
                 self._run(self.playbook)
             except PlaybookError as error:
@@ -50,7 +50,7 @@ class PlaybookStep:
                     with suppress(HostError):  # then it may have begun; what Ansible said is told all the same
                         self.markers.withdraw(before)
                 raise
-            self.markers.complete()
+            self.markers.complete(note)
         except (HostError, PlaybookError) as error:
             raise StepFailed(error.message, remedy=error.remedy) from error
 
