@@ -21,7 +21,7 @@ from upgrader.engine.execution.cordoned_nodes import cordoned
 from upgrader.gates.api_absence import ApiAbsence
 from upgrader.gates.continuity.continuity import Continuity
 from upgrader.gates.critical_workloads import read_health_before
-from upgrader.gates.release_gates import GateCatalog
+from upgrader.gates.gate_catalog import GateCatalog
 from upgrader.gates.shared_reads import ReadMemory, SharedReads
 from upgrader.gates.workload_watcher import watch_workloads
 from upgrader.model.cluster import Cluster, Host

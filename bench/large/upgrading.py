@@ -18,9 +18,9 @@ from upgrader.adapters.kube import KubeAdapter
 from upgrader.engine.execution.gatekeeper import hold_all
 from upgrader.gates.api_absence import ApiAbsence
 from upgrader.gates.critical_workloads import read_health_before
+from upgrader.gates.gate_catalog import GateCatalog
 from upgrader.gates.kubernetes_kinds import NODES
 from upgrader.gates.node_return import NodeReturn
-from upgrader.gates.release_gates import GateCatalog
 from upgrader.gates.shared_reads import ReadMemory, SharedReads
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.node_settings import DrainPolicy, NodePool, NodeSource

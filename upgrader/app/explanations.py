@@ -31,11 +31,11 @@ from upgrader.gates.kubelet_config_gate import KubeletConfigGate
 from upgrader.gates.metric_gate import MetricGate
 from upgrader.gates.nodes_gate import NodesGate
 from upgrader.gates.protector_gate import ProtectorGate
+from upgrader.gates.release_gate import ReleaseGate
 from upgrader.gates.rollout_gate import RolloutGate
 from upgrader.gates.rollout_group_gate import RolloutGroupGate
 from upgrader.model.check_ids import READ_BY_CHECKS_ONLY, WORST_SEVERITY, may_be_overruled
 from upgrader.model.exit_code_meanings import EXIT_CODES
-from upgrader.recover.steps.release_gate import ReleaseGate
 
 __all__ = ["Explanation", "all_codes", "explain"]
 

@@ -12,8 +12,8 @@ from upgrader.certificates.kubeadm_on_host import KubeadmOnHost
 from upgrader.certificates.steps import RenewStep, RestartStep
 from upgrader.contract.flags import last_values
 from upgrader.gates.apiserver_instance import instance_flags, secure_port
+from upgrader.gates.gate_catalog import GateCatalog
 from upgrader.gates.kubernetes_kinds import PODS, WORKLOADS
-from upgrader.gates.release_gates import GateCatalog
 from upgrader.model.cluster import Host
 from upgrader.model.host_path import on_node
 from upgrader.pipeline import Pipeline, PipelineStep

@@ -22,8 +22,8 @@ from upgrader.certificates.trust_steps import (
     annotated,
     cluster_info,
 )
+from upgrader.gates.gate_catalog import GateCatalog
 from upgrader.gates.manifest_workloads import workloads_in
-from upgrader.gates.release_gates import GateCatalog
 from upgrader.model.ca_trust import CaTrust
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.workload import WorkloadRef

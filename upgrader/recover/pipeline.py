@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from upgrader.gates.release_gates import GateCatalog
+from upgrader.gates.gate_catalog import GateCatalog
+from upgrader.gates.release_gate import ReleaseGate
 from upgrader.model.cluster import Cluster
 from upgrader.model.outcome import Verdict, VerdictKind
 from upgrader.model.release import RestorePoint
@@ -14,7 +15,6 @@ from upgrader.ports import Clock, Helm, Hosts, Kube, Recovery
 from upgrader.recover.diagnosis.diagnose import Diagnosis
 from upgrader.recover.restoring.next_actions import Attempts, next_actions
 from upgrader.recover.steps.hand_over import HandOverStep
-from upgrader.recover.steps.release_gate import ReleaseGate
 from upgrader.recover.steps.release_recovery import ReleaseRecoveryStep
 from upgrader.wait_and_retry import wait_until
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from upgrader.gates.gate_catalog import GateCatalog
 from upgrader.gates.gate_memory import GateMemory
-from upgrader.gates.release_gates import GateCatalog
 from upgrader.gates.shared_reads import ReadMemory, SharedReads
 from upgrader.model.bundle_index import BundledImages, BundleIndex
 from upgrader.model.cluster import Cluster

@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import Any
 
 from upgrader.engine.state.run_state import RunState, StepState
+from upgrader.gates.gate_catalog import GateCatalog
 from upgrader.gates.gate_memory import GateMemory
-from upgrader.gates.release_gates import GateCatalog
 from upgrader.model.api_lifecycle import Minor
 from upgrader.model.cluster import Cluster
 from upgrader.model.health_before import HealthBefore

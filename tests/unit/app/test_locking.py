@@ -25,7 +25,7 @@ from upgrader.engine.journal.journal_file import JOURNAL, Journal
 from upgrader.engine.locks.fence import Fence
 from upgrader.engine.locks.lease_object import LEASES, NAME, NAMESPACE
 from upgrader.errors import ApiError, ApiUnavailable, Interrupted, StepFailed
-from upgrader.gates.release_gates import GateCatalog
+from upgrader.gates.gate_catalog import GateCatalog
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.event import RunStarted
 from upgrader.model.run_kind import RunKind

@@ -21,8 +21,8 @@ from upgrader.app.execution import FinishedRun, NewRun
 from upgrader.cli.main import cli
 from upgrader.engine.state.run_state import RunState
 from upgrader.errors import RollbackFailed, UsageError
+from upgrader.gates.gate_catalog import GateCatalog
 from upgrader.gates.kubernetes_kinds import WORKLOADS
-from upgrader.gates.release_gates import GateCatalog
 from upgrader.model.cluster import Cluster
 from upgrader.model.settings import GatePolicy
 from upgrader.recover.diagnosis.diagnose import Controller, Diagnosis

@@ -11,8 +11,8 @@ from testkit.fakes.kube import FakeKube
 from tests.unit.gates.builders import add_deployment, add_pod, running
 from upgrader.errors import WorkloadFailed
 from upgrader.gates.api_absence import ApiAbsence
+from upgrader.gates.gate_catalog import GateCatalog
 from upgrader.gates.kubernetes_kinds import WORKLOADS
-from upgrader.gates.release_gates import GateCatalog
 from upgrader.gates.rollout_gate import RolloutGate
 from upgrader.gates.workload_watcher import watch_workloads
 from upgrader.model.cluster import Cluster

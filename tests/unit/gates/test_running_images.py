@@ -8,9 +8,9 @@ from testkit.fakes.clock import FakeClock
 from testkit.fakes.kube import FakeKube
 from tests.unit.gates.builders import add_daemonset, add_deployment, add_node, add_pod, running
 from upgrader.errors import ApiError, ApiUnavailable
+from upgrader.gates.gate_catalog import GateCatalog
 from upgrader.gates.gate_memory import GateMemory
 from upgrader.gates.kubernetes_kinds import NODES
-from upgrader.gates.release_gates import GateCatalog
 from upgrader.gates.started_version import image_version, started_version
 from upgrader.model.cluster import Cluster
 from upgrader.model.found_images import FoundImages

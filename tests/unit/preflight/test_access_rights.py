@@ -12,9 +12,9 @@ import pytest
 from tests.unit.gates.builders import add_daemonset, add_deployment, add_pod, add_stateful_set, running
 from tests.unit.preflight.conftest import CONTROLLER, World
 from upgrader.errors import ApiError, ApiUnavailable
+from upgrader.gates.gate_catalog import GateCatalog
 from upgrader.gates.kubernetes_kinds import LEASES, NODES
 from upgrader.gates.node_return import NodeReturn
-from upgrader.gates.release_gates import GateCatalog
 from upgrader.model.check_ids import READ_BY_CHECKS_ONLY
 from upgrader.model.node_settings import DrainPolicy, NodePool, NodeSource
 from upgrader.model.outcome import VerdictKind

@@ -20,8 +20,8 @@ from testkit.fakes.recovery import FakeRecovery
 from tests.unit.gates.builders import add_deployment, add_pod, crashed, running, waiting
 from tests.unit.recover.controllers import controller, generation
 from upgrader.errors import ApiUnavailable, HelmError, ReleaseLocked, StepFailed
+from upgrader.gates.gate_catalog import GateCatalog
 from upgrader.gates.kubernetes_kinds import WORKLOADS
-from upgrader.gates.release_gates import GateCatalog
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.settings import GatePolicy
 from upgrader.pipeline import Pipeline

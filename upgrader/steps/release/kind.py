@@ -11,7 +11,7 @@ from typing import ClassVar
 from upgrader.engine.state.run_state import RunState, StepState
 from upgrader.errors import UsageError
 from upgrader.gates.api_absence import ApiAbsence
-from upgrader.gates.release_gates import with_own_policy
+from upgrader.gates.gate_catalog import with_own_policy
 from upgrader.gates.shared_reads import ReadMemory
 from upgrader.gates.workload_watcher import watch_workloads
 from upgrader.model.release import ReleaseSpec, RestorePoint

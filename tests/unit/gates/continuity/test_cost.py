@@ -16,9 +16,9 @@ from upgrader.engine.execution.gatekeeper import hold_all
 from upgrader.errors import GateFailed
 from upgrader.gates.api_absence import ApiAbsence
 from upgrader.gates.continuity.continuity import Continuity
+from upgrader.gates.gate_catalog import GateCatalog
 from upgrader.gates.kubernetes_kinds import LEASES, NODES, PODS
 from upgrader.gates.node_health import HEARTBEATS
-from upgrader.gates.release_gates import GateCatalog
 from upgrader.gates.shared_reads import ReadMemory, SharedReads
 from upgrader.gates.workload_watcher import watch_workloads
 from upgrader.model.cluster import Cluster

@@ -21,8 +21,8 @@ from tests.unit.steps.backup.test_etcd import HOST, STATUS, YAML
 from upgrader.adapters.age import AgeFiles
 from upgrader.engine.locks.lease_object import LEASES, NAME, NAMESPACE
 from upgrader.errors import BackupRefused, HostError, StepFailed, UpgraderError
+from upgrader.gates.gate_catalog import GateCatalog
 from upgrader.gates.kubernetes_kinds import NODES
-from upgrader.gates.release_gates import GateCatalog
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.settings import GatePolicy
 from upgrader.ports import CommandResult

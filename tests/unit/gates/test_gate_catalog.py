@@ -11,9 +11,9 @@ from testkit.fakes.kube import FakeKube
 from tests.unit.gates.builders import add_daemonset, add_node, add_pod, running
 from upgrader.gates.apiserver_gate import ApiServerGate
 from upgrader.gates.critical_pods_gate import CriticalPodsGate
+from upgrader.gates.gate_catalog import GateCatalog, with_own_policy
 from upgrader.gates.nodes_gate import NodesGate
 from upgrader.gates.protector_gate import ProtectorGate
-from upgrader.gates.release_gates import GateCatalog, with_own_policy
 from upgrader.model.cluster import Cluster
 from upgrader.model.health_before import HealthBefore
 from upgrader.model.outcome import VerdictKind

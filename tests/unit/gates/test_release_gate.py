@@ -6,10 +6,10 @@ import pytest
 
 from testkit.fakes.helm import FakeHelm
 from upgrader.errors import ApiUnavailable, HelmError, UpgraderError
+from upgrader.gates.release_gate import ReleaseGate
 from upgrader.model.outcome import Verdict, VerdictKind, broken, holds
 from upgrader.model.settings import GatePolicy
 from upgrader.pipeline import GateRun
-from upgrader.recover.steps.release_gate import ReleaseGate
 
 NAME, SPACE = "kube-apiserver", "kube-system"
 
