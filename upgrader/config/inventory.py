@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from upgrader.config import ansible_facts
+from upgrader.config.dynamic_inventory import ALLOW, check_static
 from upgrader.config.ssh_options import check_host_keys, options_in, resolve
-from upgrader.config.yaml_document import check_syntax, root_keys, shown
+from upgrader.config.yaml_document import check_syntax, shown
 from upgrader.errors import ConfigError
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.redaction.known_secrets import KNOWN
@@ -27,7 +28,6 @@ from upgrader.model.settings import Settings
 __all__ = [
     "CONTROLLER_GROUPS",
     "check_exists",
-    "check_static",
     "host_from_facts",
     "load_cluster",
     "load_hosts",
@@ -46,7 +46,6 @@ _INI = re.compile(r"\s*(?:[#;].*\n\s*)*\[")
 """How an INI inventory begins, behind comments."""
 _PROGRAM = re.compile(r"/[\w.+/-]+|python[\d.]*", re.ASCII)
 _TRUE = ("true", "yes", "y", "on", "1", "t")
-_ALLOW = "If you trust its authors, set `cluster.dynamicInventory: true` in upgrader.yaml."
 
 
 def load_cluster(settings: Settings, context: str) -> Cluster:
@@ -150,41 +149,6 @@ def no_controllers(inventory: Path) -> ConfigError:
     )
 
 
-def check_static(inventory: Path) -> None:
-    """Refuse an inventory that Ansible would execute, or load a plugin for. Raises ConfigError."""
-    for path in _sources(inventory):
-        if os.access(path, os.X_OK):
-            raise ConfigError(
-                f"{shown(path)}: the inventory is executable, so Ansible would run it as a program",
-                remedy=f"If it isn't one: chmod -x {shown(path)}. {_ALLOW}",
-            )
-        if path.suffix in (".yml", ".yaml", ".json") and _names_plugin(path):
-            raise ConfigError(
-                f"{shown(path)}: the inventory is the configuration of a plugin, which can run code", remedy=_ALLOW
-            )
-
-
-def _sources(inventory: Path) -> Iterator[Path]:
-    """The files that Ansible would read: those of a folder but for the variables'."""
-    if not inventory.is_dir():
-        yield inventory
-        return
-    for path in sorted(inventory.iterdir()):
-        if path.is_dir() and path.name not in ("group_vars", "host_vars"):
-            yield from _sources(path)
-        elif path.is_file():
-            yield path
-
-
-def _names_plugin(path: Path) -> bool:
-    """As Ansible reads it: JSON, or else YAML. Raises ConfigError for anything else."""
-    try:
-        found = json.loads(path.read_text(encoding="utf-8-sig"))
-    except (OSError, ValueError, RecursionError):
-        return "plugin" in root_keys(path)
-    return isinstance(found, dict) and "plugin" in found
-
-
 def _read(inventory: Path, options: ansible_facts.Options) -> Mapping[str, Any]:
     # -P: no imports from the script's own folder
     command = [sys.executable, "-P", ansible_facts.__file__, json.dumps(asdict(options))]
@@ -210,7 +174,7 @@ def _read(inventory: Path, options: ansible_facts.Options) -> Mapping[str, Any]:
         message = done.stderr.strip()
         raise ConfigError(
             f"{shown(inventory)}: Ansible can't read it: {message}",
-            remedy=f"Write the value instead of a lookup. {_ALLOW}"
+            remedy=f"Write the value instead of a lookup. {ALLOW}"
             if "lookup '" in message
             else f"Try it manually: ansible-inventory -i {shown(inventory)} --list",
         )

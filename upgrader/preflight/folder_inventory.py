@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from upgrader.config.inventory import CONTROLLER_GROUPS, check_exists, check_static, no_controllers
+from upgrader.config.dynamic_inventory import check_static
+from upgrader.config.inventory import CONTROLLER_GROUPS, check_exists, no_controllers
 from upgrader.config.inventory_text import YAML_SUFFIXES, is_vault, written_names
 from upgrader.config.yaml_document import shown
 from upgrader.errors import ConfigError

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from upgrader.config.inventory import check_static
+from upgrader.config.dynamic_inventory import check_static
 from upgrader.config.inventory_text import YAML_SUFFIXES, WrittenNames, is_vault, written_names
 from upgrader.config.yaml_document import read_any, shown
 from upgrader.errors import ConfigError
