@@ -38,10 +38,11 @@ def check_anonymous(controllers: Iterable[ControllerFacts], chosen: Mapping[str,
         if flags.get(_TOKENS, ("",))[-1] and not is_true(allowed):
             raise Blocked(
                 f"kube-apiserver's static pod on {controller.host.name} has --{_TOKENS} and "
-                f"--anonymous-auth={allowed}: HAProxy's check of the chart's pod could have no token, because "
-                "kube-apiserver reads only one file of them, nor be anonymous; nothing was changed",
-                remedy=f"Remove one of the two on every controller: --{_TOKENS}, which the chart then uses for its "
-                "check, or --anonymous-auth. Anonymous requests can be restricted to /livez and /readyz by "
+                f"--anonymous-auth={allowed}: the chart's HAProxy couldn't check kube-apiserver. It needs anonymous "
+                "requests, or a token file of its own, and kube-apiserver reads only one such file; nothing was "
+                "changed",
+                remedy=f"Remove one of the two flags on every controller: --{_TOKENS}, which the chart then uses for "
+                "HAProxy's check, or --anonymous-auth. To restrict anonymous requests to /livez and /readyz, use "
                 f"`anonymous.conditions` in a file of --{_FLAG}.",
             )
 

@@ -234,7 +234,7 @@ def _read(hosts: Hosts, host: Host, static: StaticPod, inside: str, by: str) -> 
     if not found.is_file:
         raise Blocked(
             f"{host.name}: {by} names {at}, which is {found}, not a file; nothing was changed",
-            remedy="Name the file that is meant, on every controller.",
+            remedy="Correct the path on every controller: it must be that of a file.",
         )
     return at, hosts.read(host, at) or b""
 

@@ -26,9 +26,9 @@ def check_etcd(controllers: Iterable[ControllerFacts], chosen: Mapping[str, Any]
         if static and (odd := etcd_servers(static, odd=True)):
             raise Blocked(
                 f"kube-apiserver's static pod on {controller.host.name} has --etcd-servers with {', '.join(odd)}: the "
-                "chart has only addresses that begin with http:// or https://; nothing was changed",
-                remedy="Write such addresses of etcd into the static pod, on every controller: no socket, and no "
-                "variable. Or set `etcd.servers` in values/kube-apiserver.yaml.",
+                "chart accepts only addresses that begin with http:// or https://; nothing was changed",
+                remedy="Write such addresses into the static pod on every controller, not a socket or a variable. Or "
+                "set `etcd.servers` in values/kube-apiserver.yaml.",
             )
 
 

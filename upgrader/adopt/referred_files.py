@@ -130,7 +130,7 @@ def _on_all(hosts: Hosts, at: Sequence[Host], named: Mapping[str, str]) -> bool:
             raise Blocked(
                 f"{host.name} has no file {path}, which {named[path]} names, but {other} has it: the chart mounts it "
                 "as a single file, on every controller; nothing was changed",
-                remedy=f"Create it on {host.name} as well, or remove what names it on every controller.",
+                remedy=f"Create it on {host.name} as well, or remove the reference to it on every controller.",
             )
     return True
 
@@ -147,8 +147,8 @@ def _no_file(host: Host, by: str, path: str, file: FileOfHost, folder: str) -> B
     return Blocked(
         f"{host.name}: {by} names {path}, which is {file}: the chart mounts only single files from the folder "
         f"{folder}; nothing was changed",
-        remedy=f"Name the file that is meant. If {file} is meant, move it to a folder that the static pod mounts as a "
-        "whole, on every controller, and name it there.",
+        remedy=f"Correct the path. If {file} is needed there, move it to a folder that the static pod mounts as a "
+        "whole, on every controller, and change the path to that.",
     )
 
 

@@ -71,9 +71,9 @@ _REMEDIES = {
     "static pod (kubeadm's feature gate RootlessControlPlane sets it).",
     "command": "Let the container start the component itself, with flags of the form --NAME=VALUE, as kubeadm writes "
     "them, from /usr/local/bin or another folder of its PATH.",
-    "env": "Write the value itself into the flags that refer to the variable, and remove the variable: an address of "
-    "each controller's own may differ in a flag, but not in a variable. If the component reads the variable, set its "
-    "`value` instead.",
+    "env": "Write the value itself into the flags that refer to the variable, and remove the variable: "
+    "controllers may have different addresses in a flag, but not in a variable. If the component reads the variable, "
+    "set its `value` instead.",
 }
 _USERS = frozenset({"fsGroup", "runAsGroup", "runAsNonRoot", "runAsUser", "supplementalGroups"})
 """What of a securityContext says as whom the pod runs."""

@@ -83,7 +83,7 @@ def _refuse_changes(plan: Plan) -> None:
     others = [step.name for step in plan.steps if step.action != "unchanged"]
     if others:
         raise Blocked(
-            f"release {', '.join(others)} differs from upgrader.yaml's for {plan.target}, so the storage versions are "
-            "uncertain; nothing was changed",
+            f"release {', '.join(others)} differs from what upgrader.yaml says for {plan.target}, so the storage "
+            "versions are uncertain; nothing was changed",
             remedy=f"Complete the upgrade first: upgrader run --to {plan.target}",
         )

@@ -61,7 +61,9 @@ def keygen(folder: Path, file: Path) -> None:
 @backup.command()
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @IDENTITY
-@click.option("--on-controller", is_flag=True, help="Also restore it into a scratch etcd on a controller and read it.")
+@click.option(
+    "--on-controller", is_flag=True, help="Also restore the backup into a scratch etcd on a controller, and read it."
+)
 @click.pass_obj
 def verify(folder: Path, file: Path, identity: Path, on_controller: bool) -> None:
     """Decrypt a backup, and verify every hash in it. Changes nothing, and needs no cluster.

@@ -62,7 +62,7 @@ def show(folder: Path, output: Output) -> None:
     "--within",
     metavar="DURATION",
     type=DURATION,
-    help="Only those that expire within this time, such as 60d (default: all, as kubeadm does).",
+    help="Renew only certificates that expire within this time, such as 60d (default: all, as kubeadm does).",
 )
 @click.option("--dry-run", is_flag=True, help="Show what would be renewed, and change nothing.")
 @YES

@@ -83,7 +83,7 @@ __all__ = ["run"]
     "approved",
     metavar="DIGEST",
     hidden=True,
-    help="Refuse if the cluster folder isn't as a fleet's campaign has approved it.",
+    help="Refuse if the cluster folder differs from the one that a fleet's campaign approved.",
 )
 @click.option(
     "--approved-copies",

@@ -41,8 +41,8 @@ class EtcdSection(Section):
     )
     availability: StepAvailabilitySection = Field(
         default=StepAvailabilitySection(),
-        description="How much the step may disturb the API's clients. The default with one or two members, whose "
-        "restart interrupts the API, is 600 failed requests and 60 s; otherwise, the limits of `availability` apply.",
+        description="How much the step may disturb the API's clients. Default: the limits of `availability`; with one "
+        "or two members, whose restart interrupts the API, 600 failed requests and 60 s.",
     )
 
     @model_validator(mode="after")

@@ -56,8 +56,8 @@ class DetachSection(Section):
 
     grace_period: Duration = Field(
         default=DetachPolicy.grace_seconds,
-        description="The time for clients to close their connections: from the agent's answer that the node is out of "
-        "the load balancer until the node is cordoned and drained.",
+        description="The time that clients get to close their connections. It begins when the agent answers that the "
+        "node is out of the load balancer; the node is then cordoned and drained.",
         examples=["30s"],
     )
     deadline: Duration = Field(
@@ -138,7 +138,7 @@ class NodePoolSection(Section):
     def _has_a_selector(self) -> NodePoolSection:
         if self.name == CONTROLLERS:
             raise ValueError(
-                "the pool 'controllers' is upgraded one node at a time, and none may fail: it has no other settings"
+                "the pool 'controllers' can't be configured: its nodes are upgraded one at a time, and none may fail"
             )
         if (self.name == WORKERS) == bool(self.selector):
             needs = "has no key" if self.name == WORKERS else "needs a key"

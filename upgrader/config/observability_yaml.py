@@ -51,12 +51,13 @@ class BasicAuthSection(Section):
 class HttpSection(Section):
     """A service that is reached over HTTP. Its certificate is always verified."""
 
-    url: Url = Field(description="Its address, as https://HOST:PORT. Without TLS, no credentials are sent.")
+    url: Url = Field(description="The service's address, as https://HOST:PORT. Without TLS, no credentials are sent.")
     basic_auth: BasicAuthSection | None = None
     bearer_token_file: str = Field(default="", description="A file with a bearer token, relative to `upgrader.yaml`.")
     ca_file: str = Field(
         default="",
-        description="The CAs that sign its certificate (PEM), relative to `upgrader.yaml`. Empty: this machine's.",
+        description="The CAs that sign the service's certificate (PEM), relative to `upgrader.yaml`. Empty: this "
+        "machine's.",
     )
 
     @model_validator(mode="after")
@@ -83,11 +84,11 @@ class HttpSection(Section):
 class WebhookSection(Section):
     """Messages for people, as Slack's incoming webhooks and compatible ones (Mattermost, Rocket.Chat) read them."""
 
-    url: Url = Field(default="", description="Its address, as https://HOST/PATH.")
+    url: Url = Field(default="", description="The webhook's address, as https://HOST/PATH.")
     url_file: str = Field(
         default="",
-        description="Instead of `url`, a file that contains it, relative to `upgrader.yaml`: anyone who knows the URL "
-        "of a Slack webhook can post there.",
+        description="A file that contains the address, instead of `url`; relative to `upgrader.yaml`. Anyone who knows "
+        "the address of a Slack webhook can post there.",
     )
     secret_file: str = Field(
         default="",

@@ -78,7 +78,7 @@ class ClusterSection(_Model):
     kubeconfig: Text = Field(default="kubeconfig", description="The kubeconfig of the cluster.")
     context: str = Field(
         default="",
-        description="The context that must be the kubeconfig's current one; `run` refuses any other. Empty: any.",
+        description="The name that the kubeconfig's current context must have; `run` refuses any other. Empty: any.",
     )
     inventory: Text = Field(default="hosts.yml", description="The Ansible inventory, with the group `controllers`.")
     dynamic_inventory: bool = Field(
@@ -120,8 +120,8 @@ class RehearsalSection(_Model):
 
     mode: RehearsalMode = Field(
         default=RehearsalSettings.mode,
-        description="`require`: without a rehearsal, or with findings of it that `--skip` doesn't accept, a run is "
-        "blocked. `warn`: that is a warning. `ignore`: no record is read.",
+        description="`require`: a run is blocked if there is no rehearsal, or if it has findings that `--skip` doesn't "
+        "accept. `warn`: these are warnings. `ignore`: rehearsals are not checked.",
     )
     max_age: Duration = Field(
         default=RehearsalSettings.max_age_seconds,
@@ -233,7 +233,8 @@ class BackupSection(_Model):
     keep: int = Field(default=BackupSettings.keep, ge=1, description="How many backups are kept.")
     max_age: Duration | None = Field(
         default=None,
-        description="Older backups are removed after a new one was taken; the newest one is always kept.",
+        description="How old a backup may become: older ones are removed after a new one is taken. The newest is "
+        "always kept.",
         examples=["720h"],
     )
 
@@ -307,10 +308,10 @@ class PlaybookSection(_Model):
     playbook: Text = Field(description="The playbook's file.")
     undo: str = Field(
         default="",
-        description="The playbook that undoes it, from any state that an interruption may leave. Empty: there is none, "
-        "and a rollback stops at this step.",
+        description="The playbook that undoes this playbook's changes, from any state that an interruption may leave. "
+        "Empty: there is none, and a rollback stops at this step.",
     )
-    gates: list[AnyGate] = Field(default=[], description="Gates after it.")
+    gates: list[AnyGate] = Field(default=[], description="Gates after the playbook.")
     availability: StepAvailabilitySection = StepAvailabilitySection()
     approval: ApprovalSection | None = None
 

@@ -32,8 +32,7 @@ def check_autoscalers(context: PreflightContext) -> Iterator[Finding]:
                     "warning",
                     f"{key} has {live['spec'].get('replicas')} replicas, set by {owner}: release {release.name} "
                     f"resets them to {wanted}",
-                    "The chart sets the number of replicas, so Helm overwrites the current one until the autoscaler "
-                    "sets it again.",
+                    "The chart sets the number of replicas, so Helm resets it, until the autoscaler changes it again.",
                     "Set the current number of replicas in the release's values. If an autoscaler manages it, set it "
                     "to null: see the chart's README (coredns.replicas of chart kubernetes).",
                 )

@@ -107,8 +107,8 @@ def _endpoints(context: PreflightContext) -> Iterator[Finding]:
             "control-plane.endpoints",
             "warning",
             f"Service kubernetes has the fixed endpoint {addresses}, even if kube-apiserver doesn't run there",
-            "The instances register themselves, so the fixed endpoint isn't needed. If that controller is down, some "
-            "requests of all pods still go there.",
+            "The instances register themselves, so the fixed endpoint isn't needed. If that controller is down, pods "
+            "still send some of their requests there.",
             "Remove `endpoints.addresses` from values/kube-apiserver.yaml: it is only needed during the run that goes "
             "from one replica to several.",
         )

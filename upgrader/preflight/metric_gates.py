@@ -26,7 +26,7 @@ def check_metric_gates(context: PreflightContext) -> Iterator[Finding]:
                 "metrics.unanswered",
                 "error",
                 f"metric gate {gate.name} has no value now",
-                f"After a step it would not pass, and the run would be rolled back. {verdict.reason}",
+                f"It would not pass after a step, and the run would be rolled back. {verdict.reason}",
                 f"{verdict.remedy} If only the new version has the metric: `--skip metrics`.",
             )
         elif verdict.kind is not VerdictKind.HOLDS:

@@ -81,7 +81,7 @@ def _down(name: str, node: KubeObject, refs: Sequence[str]) -> Finding:
     since = f" since {ready['lastTransitionTime']}" if "lastTransitionTime" in ready else ""
     left = (
         f" The run doesn't wait for the pods of {first_few(refs)} there. They get their new version when the worker is "
-        "back, if it can pull their images; if these come from a bundle, import its images before it comes back."
+        "back, if it can pull their images; if these come from a bundle, import them into the worker before that."
         if refs
         else ""
     )

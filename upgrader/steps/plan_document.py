@@ -43,14 +43,16 @@ class Emulation:
 
     def __str__(self) -> str:
         verb = "begins to emulate" if self.begins else "continues to emulate"
-        return f"the control plane {verb} {self.version}; `upgrader finalize` ends it, and is the point of no return"
+        return (
+            f"the control plane {verb} {self.version}; `upgrader finalize` ends the emulation: the point of no return"
+        )
 
 
 def _not_covered(target: KubernetesVersion, version: str) -> tuple[str, ...]:
     return (
-        f"Flags: those of {target} apply; a component exits immediately on a removed flag (check `flags`).",
-        f"kube-proxy: has no emulation, and runs as {target}.",
-        f"Kubelets: don't upgrade beyond {version} before `upgrader finalize`; a rollback is refused with newer ones.",
+        f"Flags: those of {target} apply; a component that has a removed flag exits at once (check `flags`).",
+        f"kube-proxy: emulates nothing, and runs as {target}.",
+        f"Kubelets: don't upgrade beyond {version} before `upgrader finalize`: newer kubelets prevent a rollback.",
         "etcd, CoreDNS and everything else: not affected.",
     )
 

@@ -87,7 +87,7 @@ def test_tokens_of_ones_own_without_anonymous_requests_are_refused(helm: HelmAda
     known = kubeadm_facts(kubeadm_pod("kube-apiserver", flags))
     with pytest.raises(Blocked, match=f"on controller-1 has --token-auth-file and --anonymous-auth={off}: ") as caught:
         derive_values(known, ("10.0.0.1",), {}, helm, charts_folder())
-    assert "Remove one of the two on every controller" in caught.value.remedy
+    assert "Remove one of the two flags on every controller" in caught.value.remedy
     for name in flags:
         alone = {key: value for key, value in flags.items() if key != name}
         derive_values(kubeadm_facts(kubeadm_pod("kube-apiserver", alone)), ("10.0.0.1",), {}, helm, charts_folder())

@@ -281,7 +281,7 @@ def test_a_file_that_names_a_folder_is_refused_with_the_field(text: str, path: s
     words = rf"controller-1: {_ADMISSION} \(plugins\[1\].path\) names {path}, which is {what}: "
     with pytest.raises(Blocked, match=words) as caught:
         _single_files(hosts, kubeadm_facts(api))
-    assert "nothing was changed" in caught.value.message and "Name the file that is meant" in caught.value.remedy
+    assert "nothing was changed" in caught.value.message and "Correct the path" in caught.value.remedy
 
 
 def test_a_word_that_is_also_a_folders_name_is_no_path() -> None:

@@ -138,7 +138,7 @@ def test_nothing_newer_nothing_done() -> None:
     """One examination is enough, and changes nothing; the caller learns that waiting is all that is left."""
     slow = Slow(pod("old", BEGAN - 10))
     assert slow.replace_newer() is False
-    assert slow.done == ["none of kube-apiserver's pods that run is of the step that is rolled back"]
+    assert slow.done == ["no running kube-apiserver pod belongs to the step that is being rolled back"]
     assert len(slow.running) == 1
 
 

@@ -268,7 +268,7 @@ def test_image_that_does_not_exist() -> None:
     kube.answer = answer
     error = fail(kube, clock=clock)
     assert "n1 can't pull r.io/kube-proxy:v2: ErrImagePull: r.io/kube-proxy:v2: not found" in error.message
-    assert "Not yet on n2 either." in error.message
+    assert "The image isn't on n2 yet, either." in error.message
     assert 60 <= clock.monotonic() < 65
 
 

@@ -84,8 +84,8 @@ class Fence:
             if isinstance(error, HostSilent) and not waits_for:
                 waits_for = error.message
                 self._note(
-                    f"playbook {playbook}: waiting up to {HOST_RETURNS_SECONDS:.0f} s, as a playbook begins only when "
-                    f"each controller's token is known: {waits_for}"
+                    f"playbook {playbook}: waiting up to {HOST_RETURNS_SECONDS:.0f} s for every controller to answer, "
+                    f"before the playbook starts: {waits_for}"
                 )
             awaited = isinstance(error, HostSilent) or (bool(waits_for) and isinstance(error, PlaybookError))
             return HOST_POLL_SECONDS if awaited else None

@@ -91,7 +91,7 @@ class ApiRecovery:
 
         self._bring_back(examine, note, 1)
         if not pods:
-            note("none of kube-apiserver's pods that run is of the step that is rolled back")
+            note("no running kube-apiserver pod belongs to the step that is being rolled back")
         return bool(pods)
 
     def _bring_back(

@@ -80,7 +80,10 @@ def _succeeded(state: RunState, title: str) -> Headline:
         advice = f"{kept} Finalize it once you trust it."
         commands = ("upgrader finalize",)
     elif state.is_upgrade and state.goal and state.goal != state.target:
-        advice, commands = f"It is part of an upgrade to {state.goal}: continue.", (f"upgrader run --to {state.goal}",)
+        advice, commands = (
+            f"It is part of an upgrade to {state.goal}. Continue it.",
+            (f"upgrader run --to {state.goal}",),
+        )
     return Headline("good", title, "Succeeded", f"{steps}{at}.", advice, commands)
 
 

@@ -236,7 +236,7 @@ class ImagePulls:
             if other is not pull
             and any(each.image == status.image and each.state != "there" for each in other.missing())
         )
-        also = f"\nNot yet on {first_few(others)} either." if others else ""
+        also = f"\nThe image isn't on {first_few(others)} yet, either." if others else ""
         text = f"{pull.node} can't pull {status.image}: {status.message}"
         return StepFailed(f"{text}{also}{self._warnings(pull, pod)}", remedy=_PULL_REMEDY)
 
