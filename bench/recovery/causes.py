@@ -38,12 +38,12 @@ def _mid_upgrade(site: Site) -> Result:
 
 
 def _mid_roll_out(site: Site) -> Result:
-    return _as(cut(site, 12.0, good(), OLD), "power cut in the checkpointer's roll-out")
+    return _as(cut(site, 12.0, good(), OLD), "power cut in the checkpointer's rollout")
 
 
 def _mid_failing_roll_out(site: Site) -> Result:
     return _as(
-        cut(site, 16.0, BAD["image that does not exist"], OLD), "power cut in the checkpointer's failing roll-out"
+        cut(site, 16.0, BAD["image that does not exist"], OLD), "power cut in the checkpointer's failing rollout"
     )
 
 

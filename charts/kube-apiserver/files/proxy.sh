@@ -190,10 +190,11 @@ pass_signal_on() {
   if [[ $STARTER ]]; then kill -CONT "$STARTER" 2>/dev/null; fi
 }
 
-# Moves kept connections to the successor, without a lost request, when kube-apiserver gets its end signal, which is due
-# at a time. From then on it answers any request with 429 and `Retry-After: 5`, until none is in flight and all watches
-# have ended. Then it sends GOAWAY to HTTP/2 clients, and closes all connections. So HTTP/2 clients should ask nothing
-# before they have their GOAWAY, and all others must ask something: only the 429 tells them that their connection ends.
+# Moves existing connections to the successor, without a lost request, when kube-apiserver gets its end signal, which is
+# due at a time. From then on it answers any request with 429 and `Retry-After: 5`, until none is in flight and all
+# watches have ended. Then it sends GOAWAY to HTTP/2 clients, and closes all connections. So HTTP/2 clients should ask
+# nothing before they have their GOAWAY, and all others must ask something: only the 429 tells them that their connection
+# ends.
 move() {
   local held='' signal
   trap '' PIPE
@@ -273,7 +274,7 @@ hold() {
     fi
     read -r -t 0.1 answer <&4
     if (($? <= 128)); then # not the time-out
-      say "kept connections may break: kube-apiserver refused the request that holds its end back: ${answer%$'\r'}"
+      say "keep-alive connections may break: kube-apiserver refused the request that holds its end back: ${answer%$'\r'}"
       return
     fi
     # Without a successor, "try again later" is better than no listener.
@@ -296,7 +297,7 @@ finish() {
   echo $$ > "$ending"
   move "$((told + DRAIN_SECONDS * 1000))" & mover=$!
   while [[ -n $front ]] && ! succeeded && serves; do sleep 0.2; done
-  say "told to stop: no new connections; kept ones end with kube-apiserver"
+  say "told to stop: no new connections; existing ones end with kube-apiserver"
   close_listener
   wait "$mover"
   rm -f "$ending"

@@ -101,7 +101,7 @@ A Deployment and its PodDisruptionBudget for controller-manager or scheduler;
 {{- define "kubernetes.leader" -}}
 {{- $ := .context -}}
 {{- $plane := $.Values.controlPlane -}}
-{{- /* The gates and the pod-checkpointer look for Kubernetes' own Lease; two Leases have two leaders in a roll-out. */}}
+{{- /* The gates and the pod-checkpointer look for Kubernetes' own Lease; two Leases have two leaders in a rollout. */}}
 {{- $name := .name -}}
 {{- $own := dict "leader-elect-resource-name" .name "leader-elect-resource-namespace" "kube-system" -}}
 {{- range $flag, $given := .part.extraArgs }}
