@@ -167,7 +167,7 @@ _PAGE = """\
 
 `make bench-three` ({date}, {cores} cores for all of it: three controllers, the load balancer, the clients).
 {rate:.0f} requests a second, of every kind, through the load balancer, each controller and the ClusterIP of Service
-`kubernetes`. The terms are those of [Availability](../availability.md).
+`kubernetes`. [Availability](../availability.md) explains the terms.
 
 {table}
 

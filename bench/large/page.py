@@ -15,7 +15,7 @@ of a large cluster in its etcd ({date}, {cores} cores for everything; `make benc
 
 {table}
 
-- *Largest process* is its peak memory (`ru_maxrss`); *together* is that of all processes, Helm's included (PSS).
+- *Largest process* is its peak memory (`ru_maxrss`); *together* is the memory of all processes, Helm's included (PSS).
 - *Lists without a limit* are the `list` requests without `limit` in the API server's audit log, by user agent.
 - The objects are copies of the lab's own in etcd: nodes with 50 images, pods and nodes with their managed fields, one
   pod of each node in kube-system. kube-controller-manager, which would evict pods of silent nodes, doesn't lead.

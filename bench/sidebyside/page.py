@@ -179,7 +179,7 @@ _METHOD = """## How it was measured
   before the upgrade and ends 10 s after all is done. `upgrader run` adds its own prober: 10 requests a second more.
 - *Wall time*: until the last command had ended. *All done*: until every pod of the control plane is Ready at the
   target, and no standby pod is active.
-- Memory is that of the controller's control group without file caches, measured twice a second.
+- Memory: the controller's control group, without file caches, measured twice a second.
 - No method changes etcd or kubelets. All have the same kube-apiserver flags, except those that a chart adds for its
   handover. The lab's kubeadm cluster has GOAWAY, Retry-After and a watch grace period, so (a) stops its old instance
   more gently than kubeadm's defaults would. (b) and (c) have this project's pod-checkpointer, which is better than the
