@@ -97,7 +97,7 @@ def check(
 
     from upgrader.app.check_metrics import publish_check
     from upgrader.app.offline_check import CheckedFolder, check_offline
-    from upgrader.app.tried_check import check_and_try
+    from upgrader.app.trial_check import check_and_try
     from upgrader.app.upgrade import CheckedPlan, check_upgrade
     from upgrader.app.wait_for_start import wait_for_start
     from upgrader.ui.findings import on_screen, print_findings

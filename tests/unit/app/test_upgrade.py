@@ -18,14 +18,14 @@ from testkit.fakes.recovery import FakeRecovery
 from tests.unit.engine.journals import RUN, STARTED, journal_of
 from tests.unit.engine.killing import FROM, TO, World, broken, manifest
 from tests.unit.gates.builders import add_node, add_pod, running
-from upgrader.app import execution, existing_run, tried_check, upgrade
+from upgrader.app import execution, existing_run, trial_check, upgrade
 from upgrader.app.execution import FinishedRun
 from upgrader.app.front_end import FrontEnd, SilentDisplay
 from upgrader.app.hops import skips_of
 from upgrader.app.locking import HeldLock
 from upgrader.app.resume import resumable_run
 from upgrader.app.rollback import run_to_roll_back
-from upgrader.app.tried_check import check_and_try
+from upgrader.app.trial_check import check_and_try
 from upgrader.app.upgrade import check_upgrade, plan_upgrade, propose_upgrade
 from upgrader.app.wiring import Session
 from upgrader.engine.execution.runner import Runner
@@ -96,7 +96,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
         yield FakeSession(settings, cluster, tools, world.kube, Fence(tools.hosts, (), tools.clock))
 
     monkeypatch.setattr(upgrade, "open_session", opened)
-    monkeypatch.setattr(tried_check, "open_session", opened)
+    monkeypatch.setattr(trial_check, "open_session", opened)
     monkeypatch.setattr(existing_run, "open_session", opened)
     monkeypatch.setattr(FakeSession, "findings", ())
     return world

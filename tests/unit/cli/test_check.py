@@ -85,7 +85,7 @@ def test_binaries_are_tried_where_that_is_asked_for(monkeypatch: pytest.MonkeyPa
     """Only then, and never offline."""
     plan = Plan(KubernetesVersion(1, 36, 3), KubernetesVersion(1, 37, 1), ())
     refused = Finding("trial.refused", "error", "kube-apiserver rejects its flags or files")
-    monkeypatch.setattr("upgrader.app.tried_check.check_and_try", lambda *_: CheckedPlan(plan, (refused,)))
+    monkeypatch.setattr("upgrader.app.trial_check.check_and_try", lambda *_: CheckedPlan(plan, (refused,)))
     result = CliRunner().invoke(cli, ["check", "--trial"])
     assert "trial.refused" in result.stdout and isinstance(result.exception, Blocked)
     result = CliRunner().invoke(cli, ["check", "--trial", "--offline"])

@@ -15,7 +15,7 @@ from testkit.fakes.recovery import FakeRecovery
 from testkit.terminal import PROMPT, Shown, this_process_on_terminal
 from tests.unit.engine.killing import FROM, TO, World
 from tests.unit.gates.builders import add_deployment, add_node, add_pod, running
-from upgrader.app import existing_run, recovery, tried_check, upgrade
+from upgrader.app import existing_run, recovery, trial_check, upgrade
 from upgrader.app.wiring import Session
 from upgrader.cli import main as entry
 from upgrader.engine.locks.fence import Fence
@@ -113,7 +113,7 @@ class Site:
         self.patch.setattr(SiteSession, "families", ())
         self.patch.setattr(SiteSession, "also", ())
         self.patch.setattr(SiteSession, "seen", None)
-        for module in (upgrade, tried_check, existing_run, recovery):
+        for module in (upgrade, trial_check, existing_run, recovery):
             self.patch.setattr(module, "open_session", self._opened)
 
     def _healthy(self) -> None:
