@@ -160,7 +160,7 @@ class Doctor:
                 f"{apart.total_seconds():.0f} s apart from the API server's",
                 "Synchronize this machine's clock: the validity of saved plans, tokens and certificates depends on it.",
             )
-        return Symptom("clock", "ok", "that of the API server")
+        return Symptom("clock", "ok", "agrees with the API server's")
 
     def _controllers(self, settings: Settings) -> Iterator[Symptom]:
         try:

@@ -155,6 +155,6 @@ def _refuse_other_changes(session: Session, observed: Observed, emulated: Minor)
     if others:
         raise Blocked(
             f"`finalize` would change more than the emulated version of release {', '.join(others)}: its values or "
-            "chart differ from those of the last run; nothing was changed",
+            "chart differ from the last run's; nothing was changed",
             remedy=f"Apply these changes first, so that they can be rolled back: upgrader run --to {observed.server}",
         )

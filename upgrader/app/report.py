@@ -106,6 +106,6 @@ def _anywhere(folder: Path, name: str | None) -> tuple[PastRun, Status]:
     found = next((run for run in reversed(known.runs) if name in (None, run.name)), None)
     if found is None:
         which = f"no run {name}" if name else "no run in this folder" if known.problem else "no run yet"
-        unread = f"; those of other machines could not be read: {known.problem}" if known.problem else ""
+        unread = f"; the runs of other machines could not be read: {known.problem}" if known.problem else ""
         raise UsageError(f"there is {which}{unread}", remedy="`upgrader history` lists the runs of this cluster.")
     return found, known.status

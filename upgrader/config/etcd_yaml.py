@@ -51,7 +51,7 @@ class EtcdSection(Section):
         if not self.version and tagged is None:
             raise ValueError(f"the tag of {self.image} is not a version of etcd: add the key 'version'")
         if self.version and tagged is not None and EtcdVersion.parse(self.version) != tagged:
-            raise ValueError(f"version {self.version!r} is not that of the tag, {tagged}")
+            raise ValueError(f"version {self.version!r} is not the tag's version, {tagged}")
         if self.version:
             EtcdVersion.parse(self.version)
         return self

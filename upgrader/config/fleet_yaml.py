@@ -172,7 +172,7 @@ class FleetObservabilitySection(Section):
     """Where the metrics of the campaign go ([Many clusters](../fleet.md#reports-metrics-and-a-calendar))."""
 
     fleet: ClusterName = Field(
-        default="", description="The fleet's name in metrics. Empty: that of the folder of `fleet.yaml`."
+        default="", description="The fleet's name in metrics. Empty: the name of the folder of `fleet.yaml`."
     )
     textfile_directory: str = Field(
         default="",

@@ -127,7 +127,7 @@ class ObservabilitySection(Section):
     """
 
     cluster: ClusterName = Field(
-        default="", description="The cluster's name in metrics. Empty: that of the folder of `upgrader.yaml`."
+        default="", description="The cluster's name in metrics. Empty: the name of the folder of `upgrader.yaml`."
     )
     textfile_directory: str = Field(
         default="",

@@ -141,7 +141,7 @@ def _service_room(kube: Kube, services: Sequence[Network]) -> Iterator[Finding]:
                 "warning",
                 f"{used:,} of {room:,} IPv{version} addresses of Services are taken",
                 f"The ranges are {', '.join(map(str, cidrs))}. Without a free address, no Service can be created, "
-                "including those of releases.",
+                "not even by a release.",
                 "Add a ServiceCIDR: https://kubernetes.io/docs/tasks/network/extend-service-ip-ranges/",
             )
 

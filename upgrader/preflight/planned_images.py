@@ -40,7 +40,7 @@ def check_planned_images(context: PreflightContext) -> Iterator[Finding]:
                 f"{'a digest or a tag that names no version' if named is None else 'a tag of another version'}. "
                 "The run would succeed, but keep the old version.",
                 "Remove `tag` and `digest` of that image from the values, so that it follows `kubernetesVersion`; or "
-                f"set them to those of {context.target}.",
+                f"set them to the tag or digest of {context.target}.",
             )
 
 

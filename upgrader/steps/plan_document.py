@@ -50,7 +50,7 @@ class Emulation:
 
 def _not_covered(target: KubernetesVersion, version: str) -> tuple[str, ...]:
     return (
-        f"Flags: those of {target} apply; a component that has a removed flag exits at once (check `flags`).",
+        f"Flags: only {target}'s exist; a component that has a removed flag exits at once (check `flags`).",
         f"kube-proxy: emulates nothing, and runs as {target}.",
         f"Kubelets: don't upgrade beyond {version} before `upgrader finalize`: newer kubelets prevent a rollback.",
         "etcd, CoreDNS and everything else: not affected.",

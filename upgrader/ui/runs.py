@@ -24,7 +24,7 @@ from upgrader.ui.terminal import console, duration, filled, grid_with_times, pri
 __all__ = ["print_history", "print_run", "print_status", "print_rollback_order"]
 
 _NONE = "no run yet"
-_NONE_KNOWN = "no run was found; those of other machines could not be read"
+_NONE_KNOWN = "no run was found; the runs of other machines could not be read"
 _UNKNOWN = ("?", "can't be read", "magenta")
 
 

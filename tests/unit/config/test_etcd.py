@@ -48,7 +48,7 @@ def test_what_is_read(tmp_path: Path, text: str, settings: EtcdSettings | None) 
         ("{image: 'etcd:3.6.6 #'}", "not an image with a tag or a digest"),
         ("{image: 'r/etcd:latest'}", "the tag of r/etcd:latest is not a version of etcd: add the key 'version'"),
         (f"{{image: 'r/etcd@{DIGEST}'}}", "add the key 'version'"),
-        ("{image: 'r/etcd:3.6.6-0', version: 3.6.7}", "is not that of the tag, 3.6.6"),
+        ("{image: 'r/etcd:3.6.6-0', version: 3.6.7}", "is not the tag's version, 3.6.6"),
         ("{image: 'r/etcd:stable', version: new}", "'new' is not a version of etcd"),
         ("{version: 3.6.6}", "image"),
     ],

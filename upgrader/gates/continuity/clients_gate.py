@@ -171,7 +171,7 @@ class ClientsGate:
         excused = next((seen.excused for seen in self._seen.values() if seen.excused), "")
         if excused:
             return holds(
-                "kube-apiserver is not slower, and rejects no more requests than before this run, except those of one "
+                "kube-apiserver is not slower, and rejects no more requests than before this run, except from one "
                 f"client with invalid credentials ({excused}): this step changed no authentication, and restarted no "
                 "kube-apiserver"
             )
