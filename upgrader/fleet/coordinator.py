@@ -55,6 +55,8 @@ LOOK_SECONDS, IDLE_SECONDS = 2.0, 15.0
 SILENT_SECONDS = 3600.0
 """After this time without a line from a run in progress, it is named; longer than a step takes that doesn't hang."""
 _ASK_AGAIN_SECONDS = 60.0
+_TELL_SECONDS = 3600.0
+"""A reason that changes all the time is written down at least so often."""
 _STARTS_A_LOOK = 8
 """Runs that begin in one look, side by side, those first whose clusters were asked least recently: the others wait for
 the next one, and so do ends and requests.
@@ -473,8 +475,10 @@ class Coordinator:
 
     def _found(self, cluster: ClusterState, problem: Problem, reason: str) -> bool:
         """Write down what was found of a cluster; whether that has changed. The journal has it with secrets masked."""
-        if (problem, plain(reason)) == (cluster.problem, cluster.problem_reason):
-            return False
+        if problem == cluster.problem:
+            since, told = cluster.problem_since, cluster.problem_told
+            if plain(reason) == cluster.problem_reason or not self._may_tell(since, told):
+                return False
         self.journal.emit(ClusterChecked(cluster.name, problem, reason))
         return True
 
@@ -579,10 +583,22 @@ class Coordinator:
 
     def _soak(self, state: ClusterState, found: Found) -> bool:
         """Write down what a cluster is like at the end of its stage's soak; whether there is anything new."""
-        if found.reason and plain(found.reason) == state.soak_reason:
+        if found.reason and (
+            plain(found.reason) == state.soak_reason or not self._may_tell(state.soak_since, state.soak_told)
+        ):
             return False
         self.journal.emit(SoakChecked(state.name, not found.reason, found.reason))
         return True
+
+    def _may_tell(self, since: datetime | None, told: datetime | None) -> bool:
+        """Whether another reason for the same may be written down, which was told then, and began at `since`. The text
+        is another's: a server that words it differently each time would fill the journal, of which there is one for all
+        clusters. So it is written at growing distances, but at once where the last one has held for long.
+        """
+        if since is None or told is None:
+            return True
+        pause = min((told - since).total_seconds(), _TELL_SECONDS)
+        return (self.clock.now() - told).total_seconds() >= pause
 
     def _due(self, about: _About) -> bool:
         """Whether that may be asked again."""

@@ -72,6 +72,8 @@ class ClusterState:
     problem: Problem = ""
     problem_reason: str = ""
     problem_since: datetime | None = None
+    problem_told: datetime | None = None
+    """When its reason was written down."""
     digest: str = ""
     """Of the approved inputs."""
     soaked: datetime | None = None
@@ -80,6 +82,8 @@ class ClusterState:
     """Why it didn't pass."""
     soak_since: datetime | None = None
     """Since when it hasn't."""
+    soak_told: datetime | None = None
+    """When the reason was written down."""
     gate: str | None = None
     """Of the gates of its soak, the first one that didn't pass when they were asked last; "": all did; None: they
     weren't asked.
@@ -227,7 +231,8 @@ def _cluster_after(cluster: ClusterState, time: datetime, event: ClusterEvent) -
         case ClusterChecked():
             began = cluster.problem_since if event.problem == cluster.problem else time
             since = began if event.problem else None
-            return replace(cluster, problem=event.problem, problem_reason=event.reason, problem_since=since)
+            found = replace(cluster, problem=event.problem, problem_reason=event.reason, problem_since=since)
+            return replace(found, problem_told=time if event.problem else None)
         case ClusterStarting():
             begun = replace(cluster, phase="running", since=time, attempt=event.attempt, before=event.before)
             if not event.resume:
@@ -252,7 +257,8 @@ def _cluster_after(cluster: ClusterState, time: datetime, event: ClusterEvent) -
         case SoakChecked():
             since = None if event.passed else cluster.soak_since or time
             soaked = time if event.passed else cluster.soaked
-            return replace(cluster, soaked=soaked, soak_reason=event.reason, soak_since=since)
+            told = None if event.passed else time
+            return replace(cluster, soaked=soaked, soak_reason=event.reason, soak_since=since, soak_told=told)
         case PodChosen():
             return replace(cluster, chosen=event.chosen, restart_since=time, soak_reason="", soak_since=None)
         case PodRestarted():

@@ -214,6 +214,36 @@ def test_reason_with_a_secret_is_written_once(machine: Machine, soaked: bool, mo
     assert (campaign.folder / JOURNAL).read_bytes() == before
 
 
+@pytest.mark.parametrize("soaked", [False, True])
+def test_reason_that_differs_each_time_does_not_fill_the_journal(machine: Machine, soaked: bool) -> None:
+    """A server that words its error differently each minute gets few lines; a new reason is told within the hour.
+    """
+    file = machine.folder / "fleet.yaml"
+    file.write_text(file.read_text().replace("wait: 3m, then: skip", "wait: 9d"))
+    campaign, said = begun(machine), ""
+    one = coordinator(machine, campaign)
+    if soaked:
+        look_until(one, lambda state: state.clusters["a"].phase == "succeeded")
+        machine.clock.sleep(180)
+
+    def refuse() -> None:
+        raise ApiUnavailable(said)
+
+    def look(words: str) -> str:
+        nonlocal said
+        said, machine.at_ask["a"] = words, refuse
+        machine.clock.sleep(61)
+        a = one.look()[1].clusters["a"]
+        return a.soak_reason if soaked else a.problem_reason
+
+    before = len((campaign.folder / JOURNAL).read_bytes().splitlines())
+    for minute in range(120):
+        look(f"timed out in {minute}")
+    assert len((campaign.folder / JOURNAL).read_bytes().splitlines()) - before < 12
+    machine.clock.sleep(3600)
+    assert look("no route") == "no route"
+
+
 def test_soak_is_shut_while_a_cluster_does_not_answer(machine: Machine) -> None:
     """No answer, another version and another cluster end no soak."""
     campaign = begun(machine)
