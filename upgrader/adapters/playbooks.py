@@ -30,10 +30,18 @@ _FACTS = ("gather_facts", "setup")
 """Modules that only read. Ansible gathers facts before the tasks of a play, whatever tags select of these."""
 _PID = "ansible.pid"
 _KEEP_ALIVE = ("-o ServerAliveInterval=15", "-o ServerAliveCountMax=4")
+_PIPELINING = ("ANSIBLE_PIPELINING", "ANSIBLE_SSH_PIPELINING")
 
 
 class AnsiblePlaybooks:
-    """`ports.Ansible` with the ansible-playbook beside this Python, or else the one on PATH."""
+    """`ports.Ansible` with the ansible-playbook beside this Python, or else the one on PATH.
+
+    Playbooks below the folder `pipelined` are sent to hosts with Ansible's pipelining: one session of SSH for a task,
+    instead of five. Whether others bear it, which they do where sudo needs no terminal, their own ansible.cfg says.
+    """
+
+    def __init__(self, pipelined: Path | None = None) -> None:
+        self._pipelined = pipelined
 
     @cached_property
     def _bytecode(self) -> Path:
@@ -78,6 +86,9 @@ class AnsiblePlaybooks:
         with tempfile.TemporaryDirectory(prefix="upgrader-ansible-") as folder:
             ending = _Ending(cancelled, time.monotonic() + timeout_seconds, Path(folder) / _PID)
             given = _variables_file(Path(folder), variables)
+            environment = _environment(_die_with_parent(Path(folder)), self._bytecode)
+            if self._pipelined is not None and playbook.resolve().is_relative_to(self._pipelined.resolve()):
+                environment |= _pipelining()
             runner = ansible_runner.run(
                 private_data_dir=folder,
                 playbook=str(playbook.resolve()),
@@ -86,7 +97,7 @@ class AnsiblePlaybooks:
                 limit=_limit_argument(Path(folder), limit),
                 cmdline="--check" if check else None,
                 settings={"pexpect_timeout": 1},  # how often `cancel_callback` is asked
-                envvars=_environment(_die_with_parent(Path(folder)), self._bytecode),
+                envvars=environment,
                 suppress_env_files=True,
                 quiet=True,
                 event_handler=events.take,
@@ -329,12 +340,21 @@ def _environment(front: Path, bytecode: Path) -> dict[str, str]:
         **({} if os.environ.get("JOB_ID", "0").isdecimal() else {"JOB_ID": ""}),
         # Or else a task on a machine that loses its power is waited for until the playbook's deadline. What ssh_args
         # of an ansible.cfg say comes first, and holds.
-        ssh: " ".join(filter(None, [os.environ.get(ssh) or _configured_extra_args(), *_KEEP_ALIVE])),
+        ssh: " ".join(
+            filter(None, [os.environ.get(ssh) or _configured("ssh_connection", "ssh_extra_args"), *_KEEP_ALIVE])
+        ),
     }
 
 
-def _configured_extra_args() -> str:
-    """`ssh_extra_args` of the ansible.cfg that Ansible would read: the environment replaces it."""
+def _pipelining() -> dict[str, str]:
+    """Pipelining, unless the environment or an ansible.cfg say whether to; what an inventory says comes first anyway."""
+    sections = ("defaults", "connection", "ssh_connection")
+    said = any(map(os.environ.get, _PIPELINING)) or any(_configured(section, "pipelining") for section in sections)
+    return {} if said else {_PIPELINING[0]: "True"}
+
+
+def _configured(section: str, key: str) -> str:
+    """A value of the ansible.cfg that Ansible would read, which the environment replaces; "" where it has none."""
     named = os.environ.get("ANSIBLE_CONFIG")
     for place in [*([named] if named else []), "~/.ansible.cfg", "/etc/ansible/ansible.cfg"]:
         file = os.path.expanduser(os.path.expandvars(place))
@@ -345,7 +365,7 @@ def _configured_extra_args() -> str:
                 parser.read(file, encoding="utf-8")
             except (configparser.Error, OSError, UnicodeDecodeError):
                 return ""  # Ansible reads the same file, and says what is wrong with it
-            return parser.get("ssh_connection", "ssh_extra_args", fallback="")
+            return parser.get(section, key, fallback="")
     return ""
 
 

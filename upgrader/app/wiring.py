@@ -27,7 +27,7 @@ from upgrader.adapters.prometheus import PrometheusApi
 from upgrader.adapters.skopeo import copy_image, push_archive
 from upgrader.app.observe_cluster import observe
 from upgrader.app.values_edit import with_counts
-from upgrader.built_in_files import charts_folder
+from upgrader.built_in_files import charts_folder, playbooks_folder
 from upgrader.config.inventory import load_cluster
 from upgrader.config.kubeconfig_context import find_context
 from upgrader.config.load import Overrides, load_settings
@@ -506,7 +506,7 @@ def open_session(
         tools = Tools(
             BypassingHelm(HelmAsSeen(helm, lambda: _known_runs(settings, brief_kube)), webhooks),
             BypassingKube(kube, webhooks),
-            FencedPlaybooks(AnsiblePlaybooks(), fence),
+            FencedPlaybooks(AnsiblePlaybooks(pipelined=playbooks_folder()), fence),
             clock,
             hosts,
             prometheus,

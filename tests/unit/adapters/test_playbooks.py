@@ -53,13 +53,18 @@ def stats(**counts: dict[str, int]) -> dict[str, Any]:
 
 
 def play(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, run: ScriptedRun, limit: str = "", **variables: str
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    run: ScriptedRun,
+    limit: str = "",
+    ansible: AnsiblePlaybooks | None = None,
+    **variables: str,
 ) -> dict[str, int]:
     """Run a playbook; returns what changed."""
     monkeypatch.setattr(ansible_runner, "run", run)
     for name in ("play.yml", "hosts.yml"):
         (tmp_path / name).touch()
-    result = AnsiblePlaybooks().run(
+    result = (ansible or AnsiblePlaybooks()).run(
         tmp_path / "play.yml", inventory=tmp_path / "hosts.yml", variables=variables, timeout_seconds=5, limit=limit
     )
     return dict(result.changed)
@@ -191,6 +196,32 @@ def test_arguments_of_an_ansible_cfg_are_kept(monkeypatch: pytest.MonkeyPatch, t
         play(monkeypatch, tmp_path, run)
         given = run.given["envvars"]["ANSIBLE_SSH_EXTRA_ARGS"]
         assert given == f"{kept}-o ServerAliveInterval=15 -o ServerAliveCountMax=4"
+
+
+@pytest.mark.parametrize(
+    ("folder", "variable", "text", "given"),
+    [
+        ("", "", "", "True"),
+        ("elsewhere", "", "", None),
+        ("", "ANSIBLE_SSH_PIPELINING", "", None),
+        ("", "", "[ssh_connection]\npipelining = False\n", None),
+        ("", "", "[defaults]\npipelining = False\n", None),
+    ],
+    ids=["built in", "an operator's", "the environment says", "its section says", "the defaults say"],
+)
+def test_built_in_playbooks_are_pipelined(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, folder: str, variable: str, text: str, given: str | None
+) -> None:
+    """One session of SSH for a task; others may rely on a terminal for sudo, and what an operator says holds."""
+    for name in ("ANSIBLE_PIPELINING", "ANSIBLE_SSH_PIPELINING"):
+        monkeypatch.delenv(name, raising=False)
+    if variable:
+        monkeypatch.setenv(variable, "False")
+    (tmp_path / "ansible.cfg").write_text(text)
+    monkeypatch.setenv("ANSIBLE_CONFIG", str(tmp_path / "ansible.cfg"))
+    run = ScriptedRun("successful", stats())
+    play(monkeypatch, tmp_path, run, ansible=AnsiblePlaybooks(pipelined=tmp_path / folder))
+    assert run.given["envvars"].get("ANSIBLE_PIPELINING") == given
 
 
 def test_what_never_ran_shows_ansibles_words(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
