@@ -361,7 +361,14 @@ class Session:
             clock=tools.clock,
             cluster=self.cluster,
             examine=examine,
-            recovery=ApiRecovery(examine, hosts=tools.hosts, kube=tools.kube, clock=tools.clock, admitted=admitted),
+            recovery=ApiRecovery(
+                examine,
+                machines=examine.machines,
+                hosts=tools.hosts,
+                kube=tools.kube,
+                clock=tools.clock,
+                admitted=admitted,
+            ),
             gates=self.builder.gates,
             helm_timeout_seconds=self.settings.helm_timeout_seconds,
         )

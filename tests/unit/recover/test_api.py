@@ -62,7 +62,8 @@ class World:
                 world.happen(self.monotonic())
 
         self.clock = Clock()
-        ApiRecovery(self.examine, hosts=self.hosts, kube=self.kube, clock=self.clock).bring_api_back(self.notes.append)
+        recovery = ApiRecovery(self.examine, machines=self.examine, hosts=self.hosts, kube=self.kube, clock=self.clock)
+        recovery.bring_api_back(self.notes.append)
 
     def happen(self, now: float) -> None:
         """What the kubelet does meanwhile."""

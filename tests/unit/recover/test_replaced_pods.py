@@ -49,6 +49,8 @@ class Slow:
         self.running = list(running)
         self.generations = generations or (generation(3), replace(generation(4), pod="new"))
         self.clock_offset = 0.0
+        self.asked_beside: list[list[str]] = []
+        """Which pods ran, each time that the API was asked."""
         self.answering: int | None = None
         """How many instances answer on addresses of their own; None: all."""
         for item in running:
@@ -58,7 +60,12 @@ class Slow:
         self.hosts.commands = {"mkdir": CommandResult(0, "", ""), "python3": self._stop}
 
     def examine(self) -> Diagnosis:
-        """What an examination would find now."""
+        """What an examination would find now, for which it also asks the API."""
+        self.asked_beside.append([item.uid for item in self.running])
+        return self.machines()
+
+    def machines(self) -> Diagnosis:
+        """What the controllers alone tell."""
         put = self.hosts.files.get(("controller-1", ACTIVE_PATH), b"")
         serving = [*self.running, *([pod("standby", NOW, standby=True)] if put else [])]
         seen = controller(
@@ -80,7 +87,9 @@ class Slow:
 
     def replace_newer(self) -> bool:
         """Replace what was created since the step began."""
-        recovery = ApiRecovery(self.examine, hosts=self.hosts, kube=self.kube, clock=FakeClock())
+        recovery = ApiRecovery(
+            self.examine, machines=self.machines, hosts=self.hosts, kube=self.kube, clock=FakeClock()
+        )
         return recovery.replace_newer(datetime.fromtimestamp(BEGAN, UTC), WHY, self.notes.append)
 
     def _stop(self, _host: Host, command: Sequence[str], _stdin: bytes) -> CommandResult:
@@ -108,6 +117,15 @@ def test_newer_pod_is_replaced_though_it_answers_all_clients() -> None:
     slow.replace_newer()
     assert slow.done == REPLACED
     assert slow.kube.get(PODS, "kube-apiserver-new", "kube-system") is None
+
+
+def test_slow_api_is_not_asked_before_it_is_replaced() -> None:
+    """Each request takes seconds, and tells nothing that isn't known: an examination of the controllers is enough. The
+    replacement is over once the API answers.
+    """
+    slow = Slow(pod("new", NOW - 50))
+    slow.replace_newer()
+    assert slow.asked_beside == [[]]
 
 
 def test_instance_that_is_too_slow_to_answer_is_replaced_as_well() -> None:
@@ -206,13 +224,13 @@ def test_no_generation_but_that_of_the_new_pod() -> None:
 def test_controller_that_can_not_be_examined() -> None:
     """What runs there isn't known: the others are examined, and nothing is done about it."""
     slow = Slow(pod("old", BEGAN - 10))
-    examine = slow.examine
+    examine = slow.machines
     away = Controller(Host("controller-2", "10.0.0.2"), None, ())
 
     def with_another() -> Diagnosis:
         seen = examine()
         return replace(seen, controllers=(*seen.controllers, away))
 
-    slow.examine = with_another  # type: ignore[method-assign]
+    slow.examine = slow.machines = with_another  # type: ignore[method-assign]
     assert slow.replace_newer() is False
     assert not any("start " in note or "stop " in note for note in slow.notes)

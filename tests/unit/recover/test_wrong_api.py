@@ -13,6 +13,7 @@ from tests.unit.recover.controllers import NOW, controller, generation
 from upgrader.errors import ApiError
 from upgrader.model.cluster import Cluster, Host
 from upgrader.onhost.sending.host_facts import Client, Container, Examined, HostFacts, Unit, Unknown
+from upgrader.recover.diagnosis import examiner
 from upgrader.recover.diagnosis.diagnose import diagnose
 from upgrader.recover.diagnosis.wrong_api import ApiSeen, refused_clients, wrong_finding
 
@@ -204,13 +205,23 @@ def test_deeper_cause_explains_it() -> None:
     assert "api.refuses" in [finding.id for finding in seen.findings]
 
 
-def _examined(monkeypatch: pytest.MonkeyPatch, kube: FakeKube, found: HostFacts) -> ApiSeen:
-    from upgrader.recover.diagnosis import examiner
-
+def _examiner(monkeypatch: pytest.MonkeyPatch, kube: FakeKube, found: HostFacts) -> examiner.Examiner:
     host = Host("controller-1", "10.0.0.1")
     monkeypatch.setattr(examiner, "examine_all", lambda *_: (Examined(host, found),))
-    cluster = Cluster(Path(), Path(), "", Path(), (host,))
-    return examiner.Examiner(FakeHosts(), kube, cluster)().api
+    return examiner.Examiner(FakeHosts(), kube, Cluster(Path(), Path(), "", Path(), (host,)))
+
+
+def _examined(monkeypatch: pytest.MonkeyPatch, kube: FakeKube, found: HostFacts) -> ApiSeen:
+    return _examiner(monkeypatch, kube, found)().api
+
+
+def test_examiner_of_the_machines_alone_asks_no_api(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a slow or silent API would answer costs nothing then, and isn't held against it."""
+    silent = FakeKube()
+    silent.unavailable = True
+    seen = _examiner(monkeypatch, silent, facts()).machines()
+    assert seen.serves and seen.controllers[0].facts == facts()
+    assert not _examiner(monkeypatch, silent, facts())().serves
 
 
 def test_examiner_misses_helms_records_of_a_release_that_runs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,12 +57,15 @@ _HOPELESS_EXAMINATIONS = 3
 
 
 class ApiRecovery:
-    """`ports.Recovery`. `examine` reads the controllers that may be recovered, and the API; it changes nothing."""
+    """`ports.Recovery`. `examine` reads the controllers that may be recovered, and the API; `machines` the controllers
+    alone. Both change nothing.
+    """
 
     def __init__(
         self,
         examine: Callable[[], Diagnosis],
         *,
+        machines: Callable[[], Diagnosis],
         hosts: Hosts,
         kube: Kube,
         clock: Clock,
@@ -70,8 +73,9 @@ class ApiRecovery:
     ) -> None:
         """`admitted` tells whether kube-apiserver's pods were admitted before the run."""
         self._examine = examine
+        self._examine_machines = machines
         self._admitted = admitted
-        self._machines = HostActions(hosts)
+        self._hosts = HostActions(hosts)
         self._kube = kube
         self._clock = clock
 
@@ -80,14 +84,18 @@ class ApiRecovery:
         self._bring_back(self._examine, note, _WRONG_EXAMINATIONS)
 
     def replace_newer(self, since: datetime, why: str, note: Callable[[str], None]) -> bool:
-        """See `ports.Recovery`. What is created in their place meanwhile isn't replaced: it serves no one yet."""
+        """See `ports.Recovery`. What is created in their place meanwhile isn't replaced: it serves no one yet.
+
+        The API isn't asked while they run: that they are too slow is known, and each request takes seconds.
+        """
         pods: set[str] | None = None
 
         def examine() -> Diagnosis:
             nonlocal pods
-            seen = self._examine()
+            seen = self._examine_machines()
             pods = set(newer_pods(seen, since)) if pods is None else pods
-            return with_blamed(seen, pods, why)
+            blamed = with_blamed(seen, pods, why)
+            return blamed if blamed != seen else self._examine()
 
         self._bring_back(examine, note, 1)
         if not pods:
@@ -141,7 +149,7 @@ class ApiRecovery:
             # Noted before it is done: the journal must name whatever may have been changed.
             notes.add(str(action), again=True)
             try:
-                self._machines.carry_out(action)
+                self._hosts.carry_out(action)
             except HostError as error:
                 notes.add(error.message)
                 if isinstance(action, StartStandby):
@@ -173,7 +181,7 @@ class ApiRecovery:
         for action in replaced.started:
             try:
                 notes.add(f"{action.host.name}: deactivating the standby pod: it rejects the same requests")
-                self._machines.deactivate(action.host, action.path)
+                self._hosts.deactivate(action.host, action.path)
             except HostError as error:
                 notes.add(error.message)
 
