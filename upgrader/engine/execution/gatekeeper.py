@@ -23,6 +23,9 @@ verdict is certain.
 _PAUSE_SECONDS = 1.0
 """Between two rounds, however long one takes."""
 
+_SLOW_SECONDS = 1.0
+"""A gate that takes so long has asked an API that is slow."""
+
 _A_SECOND, _AT_FIRST = 3, 60
 """How many requests gates make a second while one of them is waited for, however large the cluster, and how many beside
 that, so that a short wait isn't made longer."""
@@ -119,8 +122,9 @@ def _round(step: str, counts: list[_Count], started: float, clock: Clock, report
     calm = [count for count in counts if count.may_rest(now, started)]
     seen: dict[_Count, Verdict] = {}
     for count in (each for each in counts if each not in calm):
+        asked = clock.monotonic()
         seen[count] = _check(step, count, started, clock, reporter)
-        if seen[count].kind is VerdictKind.UNKNOWN:
+        if seen[count].kind is VerdictKind.UNKNOWN or clock.monotonic() - asked >= _SLOW_SECONDS:
             _decide_meanwhile(step, counts, started, clock, reporter)
     kinds = {verdict.kind for verdict in seen.values()}
     # What is broken or unknown may be the same fault as another gate's.
@@ -135,7 +139,9 @@ def _round(step: str, counts: list[_Count], started: float, clock: Clock, report
 
 
 def _decide_meanwhile(step: str, counts: Collection[_Count], started: float, clock: Clock, reporter: Reporter) -> None:
-    """While an API doesn't answer, each gate takes a timeout: one that asks nothing may fail before the round ends."""
+    """While an API is slow, or doesn't answer, each gate takes its time: one that asks nothing may fail before the
+    round ends.
+    """
     for count in (each for each in counts if each.run.asks_nothing):
         seen = count.run.gate.check()
         if seen.kind is VerdictKind.BROKEN and seen.certain:
