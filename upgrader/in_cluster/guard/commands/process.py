@@ -75,7 +75,8 @@ async def serve(settings: Settings, connection: Connection, namespace: str, stop
             parts.running.append(run_lease.run())
         locks, history = GroupLocks(api, namespace), DownscaleHistory(api, settings.zone_tracker)
         calls = await servers.enter_async_context(PodCalls(settings.pods_timeout_seconds))
-        protector = await protector_parts(api, settings, partial(_leadership, api, namespace), metrics, servers)
+        lead, others = partial(_leadership, api, namespace), budgets.refusal if budgets else None
+        protector = await protector_parts(api, settings, lead, metrics, servers, others)
         for informer in protector.informers:
             parts.follow(informer)
         parts.running += protector.running
@@ -107,7 +108,6 @@ async def serve(settings: Settings, connection: Connection, namespace: str, stop
             scaling = Scaling(api, locks, calls, settings.cluster_domain, history)
             _rollouts(api, settings, namespace, metrics, parts, locks, downscales, scaling, budgets, run_lease)
         if "ingress" in settings.roles:
-            lead = partial(_leadership, api, namespace)
             ingress = ingress_role(api, settings, namespace, lead, metrics, run_lease)
             for informer in ingress.informers:
                 parts.follow(informer)

@@ -13,7 +13,7 @@ from upgrader.in_cluster.guard.roles.admission_server import Decide
 from upgrader.in_cluster.guard.roles.aggregator import Aggregator
 from upgrader.in_cluster.guard.roles.generator import Generator
 from upgrader.in_cluster.guard.roles.protector_cache import NewestProtectors, ProtectorCache
-from upgrader.in_cluster.guard.roles.protector_webhook import CellWebhook, ProtectorWriter, unknown_cell
+from upgrader.in_cluster.guard.roles.protector_webhook import CellWebhook, Others, ProtectorWriter, unknown_cell
 from upgrader.in_cluster.guard.roles.silent_cells import SilentCells
 from upgrader.in_cluster.guard.roles.young_pods import YoungPods
 from upgrader.in_cluster.guard.runtime.api_client import Api
@@ -39,9 +39,15 @@ class ProtectorParts:
 
 
 async def protector_parts(
-    api: Api, settings: Settings, lead: Callable[[str], Leadership], metrics: Metrics, clients: AsyncExitStack
+    api: Api,
+    settings: Settings,
+    lead: Callable[[str], Leadership],
+    metrics: Metrics,
+    clients: AsyncExitStack,
+    others: Others | None,
 ) -> ProtectorParts:
-    """What the roles and flags ask for; nothing if that is nothing. `lead` makes the election for a Lease.
+    """What the roles and flags ask for; nothing if that is nothing. `lead` makes the election for a Lease. `others`:
+    what guard's other budgets deny an eviction with in its own cluster; None: there are none.
 
     `clients` closes what is opened here. Raises UsageError for a kubeconfig that can't be used.
     """
@@ -62,9 +68,10 @@ async def protector_parts(
         writer = ProtectorWriter(core, own.defaults, counted, *kept)
         seconds = settings.timeout_seconds * _SHARE
         for cell, kubeconfig in own.cells.items():
-            its = await api_of(kubeconfig)
-            webhook = CellWebhook(cell, its, cache, writer, counted, seconds, is_own=kubeconfig is None)
-            parts.paths[f"{own.prefix}/{cell}"] = webhook
+            its, is_own = await api_of(kubeconfig), kubeconfig is None
+            parts.paths[f"{own.prefix}/{cell}"] = CellWebhook(
+                cell, its, cache, writer, counted, seconds, is_own=is_own, others=others if is_own else None
+            )
         parts.paths[f"{own.prefix}/{{cell}}"] = unknown_cell
     if "generator" in settings.roles:
         generator = Generator(core, cache, own.namespaces, own.protected, lead("guard-generator"), counted)

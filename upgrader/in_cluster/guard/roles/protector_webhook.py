@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from upgrader.in_cluster.guard.core.admission import (
@@ -41,9 +42,13 @@ from upgrader.in_cluster.guard.runtime.informer import Key
 from upgrader.in_cluster.guard.runtime.protector_metrics import ProtectorMetrics
 from upgrader.in_cluster.guard.runtime.resource import Object, Resource
 
-__all__ = ["CellWebhook", "ProtectorWriter", "unknown_cell"]
+__all__ = ["CellWebhook", "Others", "ProtectorWriter", "unknown_cell"]
 
 _UNMATCHED = Judgement(allow(), "Unmatched")
+_OTHERS_SHARE = 0.5
+"""Of the time that is left; then it isn't known what they say."""
+
+Others = Callable[[AdmissionRequest], Awaitable[Answer | None]]
 
 
 class _Books:
@@ -129,15 +134,16 @@ class CellWebhook:
         seconds: float,
         *,
         is_own: bool = False,
+        others: Others | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`seconds`: how long an answer may take. `is_own`: guard itself runs in the cell's cluster, so that `worker`
-        is certainly no other cluster's.
+        is certainly no other cluster's. `others`: what budgets of another kind deny an eviction with, if they do.
         """
         self._cell, self._worker, self._protectors, self._writer = cell, worker, protectors, writer
         self._is_right = is_own
         """Whether `worker` is certainly the API of the cluster that asks."""
-        self._metrics, self._seconds, self._clock = metrics, seconds, clock
+        self._metrics, self._seconds, self._clock, self._others = metrics, seconds, clock, others
 
     async def __call__(self, request: AdmissionRequest) -> Answer:
         """Raises ApiAway or ApiRefused if no decision is possible; NotAnAdmissionReview."""
@@ -176,6 +182,8 @@ class CellWebhook:
             selecting = self._selecting(found)
         if judged := self._without_asking(found, selecting):
             return judged
+        if told is None and (denied := await self._denied_by_others(request, until)):
+            return Judgement(denied, "Rejected")
         asked = request_for(request, found, self._cell)
         budgets = [(p.namespace, p.name) for p in sorted(selecting, key=str)]
         judgements = await all_agree([(self._writer, each, asked) for each in budgets], until - self._clock())
@@ -196,6 +204,18 @@ class CellWebhook:
         if reason := self._protectors.unreadable(found.namespace):
             return Judgement(deny(BAD_REQUEST, f"{reason}: it may select this pod"), "Rejected")
         return None if selecting else _UNMATCHED
+
+    async def _denied_by_others(self, request: AdmissionRequest, until: float) -> Answer | None:
+        """An eviction that another budget denies takes no place here: it is tried again all the time, and would keep
+        the place from the pod that has the other budget's, which is what it waits for itself.
+        """
+        if self._others is None:
+            return None
+        try:
+            async with asyncio.timeout(max(0.0, until - self._clock()) * _OTHERS_SHARE):
+                return await self._others(request)
+        except TimeoutError:
+            return None
 
     def _missing(self, request: AdmissionRequest, told: Pod | None) -> Answer:
         """The answer about a pod that is gone, for which the API server asks again: or the kubeconfig of the cell is

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import replace
 
 from upgrader.in_cluster.guard.core.admission import AdmissionRequest, Answer, allow
 from upgrader.in_cluster.guard.core.ledger import Judgement, Request, Reservation, settled
@@ -53,6 +54,18 @@ class ZoneBudgets:
     async def evict(self, request: AdmissionRequest) -> Answer:
         """The answer to an eviction. Raises ApiAway, ApiRefused."""
         return (await self._counted(self._evict(request))).answer
+
+    async def refusal(self, request: AdmissionRequest) -> Answer | None:
+        """What an eviction would be denied with now; None if it wouldn't, or if that isn't known: then their own
+        webhook decides, which is asked too. Reserves nothing, and isn't counted.
+        """
+        if not self.keeps(request.namespace):
+            return None
+        try:
+            answer = (await self._evict(replace(request, dry_run=True))).answer
+        except (ApiAway, ApiRefused):
+            return None
+        return None if answer.allowed else answer
 
     async def ask(self, request: Request) -> Judgement:
         """The decision of the pod's budget; it reserves unless that is a dry run. Raises ApiAway, ApiRefused."""
