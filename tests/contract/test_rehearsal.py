@@ -182,7 +182,7 @@ def test_objects_of_an_api_that_goes_are_named(seeded: Found) -> None:
     assert seeded["rehearsal.gone", "podgroups.scheduling.k8s.io"].names == ("default/group",)
 
 
-@pytest.mark.parametrize(("current", "finding"), [("a", "unreadable"), ("b", "unlisted")])
+@pytest.mark.parametrize(("current", "finding"), [("a", "rehearsal.unreadable"), ("b", "rehearsal.unlisted")])
 def test_objects_that_no_key_decrypts_are_named(tmp_path: Path, images: Path, current: str, finding: str) -> None:
     """The planned encryption configuration lacks the key that they are encrypted with, so that the target never is
     ready. Where the running version's lacks it, too, that one still is, as it was before it lost the key.
@@ -194,11 +194,11 @@ def test_objects_that_no_key_decrypts_are_named(tmp_path: Path, images: Path, cu
     running = site.server(OLD, encryption={"a": old_key, "b": new_key}[current])
     result = site.rehearse(running, site.server(TARGET, encryption=new_key))
     found = found_in(result)
-    assert found.keys() == {("rehearsal.start", ""), (f"rehearsal.{finding}", "secrets")}, result
+    assert found.keys() == {("rehearsal.start", ""), (finding, "secrets")}, result
     assert "informer-sync" in found["rehearsal.start", ""].reason
-    unread = found[f"rehearsal.{finding}", "secrets"]
+    unread = found[finding, "secrets"]
     assert "no matching key" in unread.reason, unread
-    assert unread.names == (("default/web",) if finding == "unreadable" else ())
+    assert unread.names == (("default/web",) if finding == "rehearsal.unreadable" else ())
 
 
 def test_policies_whose_parameters_are_secrets_are_unknown(tmp_path: Path, images: Path) -> None:
@@ -227,6 +227,16 @@ def test_an_object_that_only_a_new_one_would_fail_for_is_named(seeded: Found) ->
     found = seeded["rehearsal.create", "services"]
     assert found.names == ("default/old-address",) and "spec.externalIPs[0]" in found.reason, found
     assert ("rehearsal.update", "services") not in seeded
+
+
+def test_objects_of_an_alpha_version_that_only_the_target_serves_again_are_named(tmp_path: Path, images: Path) -> None:
+    """The running version serves them no more, and the target a later version of theirs: it can list none."""
+    with storing(tmp_path, images, OLD, STORED, GONE) as (site, kube):
+        workload = item("scheduling.k8s.io/v1alpha2", "PodGroup", "group", spec={"schedulingPolicy": {"basic": {}}})
+        kube.create(Kind("scheduling.k8s.io/v1alpha2", "podgroups"), workload, "default")
+    later = "--feature-gates=GenericWorkload=true", "--runtime-config=scheduling.k8s.io/v1beta1=true"
+    found = found_in(site.rehearse(site.server(OLD), site.server(TARGET, *later)))
+    assert ("rehearsal.left", "podgroups.scheduling.k8s.io") in found, found
 
 
 def test_an_object_that_a_full_quota_refuses_today_is_named_all_the_same(tmp_path: Path, images: Path) -> None:

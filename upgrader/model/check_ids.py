@@ -288,6 +288,7 @@ WORST_SEVERITY: Mapping[str, Severity] = {
     "rehearsal.dropped": "warning",
     "rehearsal.gone": "error",
     "rehearsal.kms": "unknown",
+    "rehearsal.left": "error",
     "rehearsal.manifest": "error",
     "rehearsal.manifest-gone": "error",
     "rehearsal.manifest-unread": "unknown",

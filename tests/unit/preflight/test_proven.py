@@ -46,11 +46,14 @@ PROVEN: dict[str, tuple[str, ...]] = {
     "contract/test_rehearsal.py::test_keys_of_a_plugin_are_unknown": ("rehearsal.kms",),
     "contract/test_rehearsal.py::test_nothing_else_is_found": ("rehearsal.client",),
     "contract/test_rehearsal.py::test_objects_of_an_api_that_goes_are_named": ("rehearsal.gone",),
-    "contract/test_rehearsal.py::test_objects_that_no_key_decrypts_are_named": ("rehearsal.unreadable",),
-    "contract/test_rehearsal.py::test_policies_whose_parameters_are_secrets_are_unknown": ("rehearsal.parameters",),
-    "contract/test_rehearsal.py::test_objects_that_neither_version_decrypts_keep_the_target_from_getting_ready": (
+    "contract/test_rehearsal.py::test_objects_of_an_alpha_version_that_only_the_target_serves_again_are_named": (
+        "rehearsal.left",
+    ),
+    "contract/test_rehearsal.py::test_objects_that_no_key_decrypts_are_named": (
+        "rehearsal.unreadable",
         "rehearsal.unlisted",
     ),
+    "contract/test_rehearsal.py::test_policies_whose_parameters_are_secrets_are_unknown": ("rehearsal.parameters",),
     "contract/test_rehearsal.py::test_what_a_webhook_converts_is_unknown": ("rehearsal.conversion",),
     "contract/test_rehearsal.py::test_what_the_running_version_refuses_too_is_unknown": ("rehearsal.unproven",),
     "soak/test_checks_of_older_versions.py::test_api_without_service_cidrs": ("networks.service-room-unknown",),

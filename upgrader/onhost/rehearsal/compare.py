@@ -107,6 +107,8 @@ class Comparison:
                     self._found.add("unfinished", name, "")
                 elif name not in skipped:
                     self._compare(pool, before[key], after.get(key), write=write)
+            for key in sorted(after.keys() - before.keys()):
+                self._left(after[key][0])
             for api_version, plural, verb, refused in unserved(self._current, self._target, self._of_clients):
                 why = "" if refused is None else self._requests.why(None, refused)
                 self._found.add("client", f"{api_version} {plural} {verb}", why)
@@ -174,6 +176,18 @@ class Comparison:
     def _gone(self, resource: Resource, what: str, why: str = "") -> None:
         for each in self._listed(resource):
             self._found.add(what, resource.name, why, key_of(each.item))
+
+    def _left(self, resource: Resource) -> None:
+        """Note objects of a resource that only the target serves, such as those of an alpha version that was enabled
+        once, if it can't read them.
+        """
+        page = Page([], at="")
+        while True:
+            page = self._target.page(resource, page.at, limit=page.next_limit)
+            if page.refused is not None:
+                self._found.add("left", resource.name, self._requests.why(resource, page.refused))
+            if not page.at or time.monotonic() >= self._until:
+                return
 
     def _each_page(self, pool: ThreadPoolExecutor, pair: Pair, *, first: bool) -> bool:
         """Compare all objects at one version; False if that is impossible."""

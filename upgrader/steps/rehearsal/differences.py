@@ -67,6 +67,15 @@ def _unreadable(found: Difference) -> Finding:
     return Finding("rehearsal.unreadable", "error", title, found.said, remedy)
 
 
+def _left(found: Difference) -> Finding:
+    title = f"the target serves {found.resource}, which the running version does not, but can't read stored ones"
+    remedy = (
+        "Have the running version serve them as they were stored (runtime-config), and delete them. Otherwise, "
+        "controllers that watch them don't work on the target."
+    )
+    return Finding("rehearsal.left", "error", title, f"The target says: {found.reason}", remedy)
+
+
 def _update(found: Difference) -> Finding:
     title = f"the target refuses to update {found.resource}"
     remedy = "Fix the objects before the upgrade: afterwards, no controller could update them, even unchanged."
@@ -173,6 +182,7 @@ _FINDINGS: Mapping[str, Callable[[Difference], Finding]] = {
     "gone": _gone,
     "version": _version,
     "unreadable": _unreadable,
+    "left": _left,
     "update": _update,
     "create": _create,
     "manifest": _manifest,

@@ -128,6 +128,34 @@ def test_the_running_version_is_asked_only_about_what_the_target_refuses() -> No
     assert sorted(current.asked) == [("GET", "")] * 3 + [("PUT", "two")]
 
 
+GROUPS = Resource("scheduling.k8s.io", "podgroups", "v1beta1", "PodGroup", True, ("get", "list"))
+
+
+class NewApi(FakeApi):
+    """Serves a resource, too, of which it can list the first `readable` objects."""
+
+    def __init__(self, *objects: dict[str, Any], readable: int = 0) -> None:
+        super().__init__(objects)
+        self._readable = readable
+
+    def resources(self) -> dict[tuple[str, str], list[Resource]]:
+        return super().resources() | {(GROUPS.group, GROUPS.plural): [GROUPS]}
+
+    def page(self, resource: Resource, at: str, same: Page | None = None, limit: int = 0, selector: str = "") -> Page:
+        if resource != GROUPS:
+            return super().page(resource, at, same, limit, selector)
+        if int(at or 0) == self._readable:
+            return Page([], refused={"message": "no kind is registered"})
+        return Page([Listed.of(deployment("group"))], str(int(at or 0) + 1))
+
+
+@pytest.mark.parametrize("readable", [0, 1])
+def test_stored_objects_of_a_resource_that_only_the_target_serves(readable: int) -> None:
+    """Such as those of an alpha version that was enabled once: the target serves a later one, and can't read them."""
+    found, _ = compared(FakeApi((deployment("one"),)), NewApi(deployment("one"), readable=readable))
+    assert found == {("left", "podgroups.scheduling.k8s.io"): ("no kind is registered", 1, [])}
+
+
 FULL = {"reason": "Forbidden", "message": "exceeded quota"}
 DENIED = {"reason": "Invalid", "details": {"causes": [{"message": "policy 'few' denied request: no"}]}}
 TAKEN = {"reason": "AlreadyExists", "message": "it already exists"}

@@ -128,6 +128,7 @@ def test_without_etcds_data_no_rehearsal_is_possible(monkeypatch: pytest.MonkeyP
         ("rehearsal.gone", "error"),
         ("rehearsal.version", "warning"),
         ("rehearsal.unreadable", "error"),
+        ("rehearsal.left", "error"),
         ("rehearsal.update", "error"),
         ("rehearsal.create", "error"),
         ("rehearsal.manifest", "error"),
@@ -163,7 +164,18 @@ def test_each_difference_is_a_finding(id_: str, severity: str) -> None:
         "manifest",
     ):
         assert "2 of webs.x.com: default/one, …" in found.diagnosis
-    if what in ("start", "unreadable", "update", "create", "changed", "added", "dropped", "unlisted", "manifest"):
+    if what in (
+        "start",
+        "unreadable",
+        "left",
+        "update",
+        "create",
+        "changed",
+        "added",
+        "dropped",
+        "unlisted",
+        "manifest",
+    ):
         assert "the reason" in found.diagnosis
 
 
