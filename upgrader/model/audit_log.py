@@ -45,7 +45,7 @@ class AuditLog:
     events: int
     """All events, of requests to any API; a request may have several."""
     answered: int
-    """The events that contain a response code. Without any, nothing is known of clients."""
+    """The events of completed requests. Without any, nothing is known of clients but those that watch."""
     first: str
     last: str
     """When the first and the last request were received (RFC 3339); "" if there is none."""

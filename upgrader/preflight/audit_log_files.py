@@ -29,7 +29,8 @@ _SHOWN_DAMAGED = 3
 _EVENT, _GROUP = b'"auditID"', b"audit.k8s.io"
 _RECEIVED = re.compile(rb'"requestReceivedTimestamp"\s*:\s*"([0-9T:.Z+-]{1,40})"')
 _KUBELET = re.compile(rb'"username"\s*:\s*"system:node:([a-z0-9.-]{1,253})"')
-_ANSWERED = re.compile(rb'"stage"\s*:\s*"(?:Response|Panic)')
+_ANSWERED = re.compile(rb'"stage"\s*:\s*"(?:ResponseComplete|Panic)"')
+"""Only watches and the like are logged when they begin, too (ResponseStarted)."""
 _BODIES = re.compile(rb'"(?:request|response)Object"\s*:')
 _REFUSED = (401, 403)
 """Asked before it is known whether the API is there."""

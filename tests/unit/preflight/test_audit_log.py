@@ -143,8 +143,13 @@ def test_impersonation_names_both(tmp_path: Path) -> None:
 
 
 def test_log_without_answers_is_unknown(tmp_path: Path) -> None:
-    """An audit policy that omits the answers, and a file without any event, say nothing of clients."""
-    for path in (log(tmp_path / "received", event(stage="RequestReceived")), log(tmp_path / "empty")):
+    """An audit policy that omits the answers, or all but those to watches, and a file without any event, say nothing of
+    clients.
+    """
+    pods = {"apiVersion": "v1", "resource": "pods"}
+    begun = event(stage="ResponseStarted", verb="watch", objectRef=pods, requestURI="/api/v1/pods?watch=1")
+    received = event(stage="RequestReceived")
+    for path in (log(tmp_path / "received", received), log(tmp_path / "begun", begun), log(tmp_path / "empty")):
         assert {each.id: each.severity for each in found(path).values()} == {"audit-log.empty": "unknown"}
 
 
