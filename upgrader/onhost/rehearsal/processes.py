@@ -29,6 +29,7 @@ _ERROR = re.compile(r'"command failed" err="(.*)"$')
 _ASK_SECONDS = 10.0
 _ALARMS = "/v3/maintenance/alarm"
 _BETWEEN = re.compile("[=,]")
+_SIZES = re.compile(r"(VmHWM|RssFile):\s+(\d+) kB")
 
 
 class Processes:
@@ -120,7 +121,9 @@ class Processes:
             )
 
     def peak_bytes(self) -> int:
-        """The sum of what each had in memory at most, so far."""
+        """The sum of what each had in memory at most, so far, without files: etcd maps its database, and the kernel
+        takes such pages back when memory runs out.
+        """
         return sum(_peak(process.pid) for process in self._started.values()) + _peak(os.getpid())
 
     def end(self) -> None:
@@ -208,7 +211,12 @@ def _text(key: bytes) -> str:
 def _peak(pid: int) -> int:
     try:
         with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
-            found = re.search(r"VmHWM:\s+(\d+) kB", file.read())
+            return kept_bytes(file.read())
     except OSError:
         return 0
-    return int(found.group(1)) * 1024 if found else 0
+
+
+def kept_bytes(status: str) -> int:
+    """What a process had at most, by its `/proc/PID/status`, but for the files that it maps now."""
+    found = {name: int(size) for name, size in _SIZES.findall(status)}
+    return max(0, found.get("VmHWM", 0) - found.get("RssFile", 0)) * 1024

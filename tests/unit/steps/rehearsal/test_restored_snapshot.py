@@ -12,7 +12,7 @@ import pytest
 from testkit.waiting import stretched
 from upgrader.onhost.common.questions import Failed
 from upgrader.onhost.rehearsal import rehearse
-from upgrader.onhost.rehearsal.processes import Processes
+from upgrader.onhost.rehearsal.processes import Processes, kept_bytes
 
 TOOL = """#!{python}
 import os, sys
@@ -152,3 +152,16 @@ def test_a_server_that_is_killed_while_it_is_asked(
     given = {"work": str(tmp_path), "memory": 2 << 30, "seconds": 1, "incoming": None, "snapshot": "", "servers": {}}
     with pytest.raises(Failed, match=said):
         rehearse._rehearse(given)
+
+
+@pytest.mark.parametrize(
+    ("status", "kept"),
+    [
+        ("VmHWM:\t 1200000 kB\nVmRSS:\t 1190000 kB\nRssAnon:\t 190000 kB\nRssFile:\t 1000000 kB\n", 200000 << 10),
+        ("VmHWM:\t 100 kB\nRssFile:\t 101 kB\n", 0),
+        ("Name:\t a kernel thread\n", 0),
+    ],
+)
+def test_files_that_a_program_maps_are_not_the_memory_it_needs(status: str, kept: int) -> None:
+    """etcd maps its database, which may be larger than all the memory that a rehearsal may have."""
+    assert kept_bytes(status) == kept
