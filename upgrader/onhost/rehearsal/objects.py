@@ -32,6 +32,8 @@ _MAKES_ALIKE = frozenset(
         ("apps", kind) for kind in ("DaemonSet", "Deployment", "ReplicaSet", "StatefulSet")
     )
 )
+_HASHES = ("pod-template-hash", "controller-revision-hash", "controller.kubernetes.io/hash")
+"""Labels that controllers give to what they make."""
 _HIGHEST_PRIORITY = 1000000000
 """Of a class that isn't the server's own."""
 
@@ -72,11 +74,15 @@ def like(item: dict[str, Any]) -> dict[str, Any]:
 
 
 def owner(item: dict[str, Any]) -> str:
-    """The UID of its controller, if that makes all that it owns of one kind alike; "" otherwise. What a custom resource
-    owns may be of many shapes, and so are a node's static pods.
+    """The UID of its controller, and the hash of the template that it was made from, if that makes all that it owns of
+    one kind alike; "" otherwise. What a custom resource owns may be of many shapes, and so are a node's static pods.
     """
-    references = item["metadata"].get("ownerReferences") or []
-    return next((str(each.get("uid")) for each in references if each.get("controller") and _makes_alike(each)), "")
+    metadata = item["metadata"]
+    references, labels = metadata.get("ownerReferences") or [], metadata.get("labels") or {}
+    uid = next((str(each.get("uid")) for each in references if each.get("controller") and _makes_alike(each)), "")
+    # A Deployment has ReplicaSets of earlier templates, which a rollback uses again.
+    made_from = [str(labels.get(name) or "") for name in _HASHES]
+    return " ".join(filter(None, (uid, *made_from, str(item.get("addressType") or "")))) if uid else ""
 
 
 def _makes_alike(reference: dict[str, Any]) -> bool:

@@ -47,6 +47,27 @@ def test_a_controllers_objects_are_told_by_its_uid() -> None:
     assert owner({"metadata": {}}) == ""
 
 
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"metadata": {"labels": {"pod-template-hash": "1"}}}, {"metadata": {"labels": {"pod-template-hash": "2"}}}),
+        (
+            {"metadata": {"labels": {"controller-revision-hash": "1"}}},
+            {"metadata": {"labels": {"controller-revision-hash": "2"}}},
+        ),
+        ({"metadata": {}, "addressType": "IPv4"}, {"metadata": {}, "addressType": "IPv6"}),
+    ],
+)
+def test_what_one_controller_has_made_of_two_templates_is_not_alike(one: dict[str, Any], other: dict[str, Any]) -> None:
+    """A Deployment's ReplicaSets of earlier templates are what a rollback uses again; a Service has EndpointSlices of
+    both families.
+    """
+    reference = {"apiVersion": "apps/v1", "kind": "Deployment", "uid": "a", "controller": True}
+    for each in (one, other):
+        each["metadata"]["ownerReferences"] = [reference]
+    assert "" != owner(one) != owner(other) and owner(one) == owner({**one, "spec": {"replicas": 2}})
+
+
 @pytest.mark.parametrize(("api_version", "kind"), [("kafka.example.com/v1", "Kafka"), ("v1", "Node"), ("v1", "Job")])
 def test_what_one_owner_makes_may_be_of_many_shapes(api_version: str, kind: str) -> None:
     """A custom resource's Services, and a node's static pods: each of them is created again, and not only the first."""
