@@ -35,6 +35,7 @@ def unit_command(use: str, work: str, seconds: int = UNIT_SECONDS) -> tuple[str,
         "ProtectSystem": "strict",
         "ReadWritePaths": work,
         "NoNewPrivileges": "yes",
+        "LimitCORE": "0",  # a core would have Secrets, and be written elsewhere
         "MemoryMax": str(MEMORY_BYTES),
         "MemorySwapMax": "0",
         "OOMScoreAdjust": "1000",
