@@ -1,17 +1,20 @@
 """Programs of a controller that use its API at a loopback address, and that no certificate or kubeconfig shows.
 
-kube-vip's static pod knows the API as `kubernetes`, which its `hostAliases` lead to 127.0.0.1. keepalived asks
-localhost whether this controller is healthy. If nothing listens there any more, both release the virtual IP.
+kube-vip's static pod knows the API as `kubernetes`, which its `hostAliases` lead to 127.0.0.1, or a file of the
+controller that it has at /etc/hosts. keepalived asks localhost whether this controller is healthy. If nothing listens
+there any more, both release the virtual IP.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import yaml
 
 from upgrader import fast_yaml
+from upgrader.adopt.hosts_file import HOSTS_FILE, read_hosts_file
 from upgrader.model.cluster import Host
 from upgrader.ports import Hosts
 
@@ -36,9 +39,13 @@ def local_names(hosts: Hosts, host: Host, port: int, known: frozenset[str]) -> I
 
     Raises HostError.
     """
-    for ip, names in _aliases(hosts.run(host, ["sh", "-c", _MANIFESTS]).stdout):
-        if names & known:
-            yield ip
+    for spec in _pods(hosts.run(host, ["sh", "-c", _MANIFESTS]).stdout):
+        for alias in spec.get("hostAliases") or ():
+            if known.intersection(map(str, alias.get("hostnames") or ())):
+                yield str(alias["ip"])
+        for path in _hosts_files(spec):
+            for name, addresses in read_hosts_file(hosts, host, path).items():
+                yield from sorted(addresses) if name in known else ()
     asked = hosts.run(host, ["sh", "-c", _SCRIPTS]).stdout
     # https://localhost:6443, /dev/tcp/127.0.0.1/6443, `nc -z localhost 6443`, or a port that is a variable of a shell.
     # Debian's and Red Hat's names of ::1 come first: `localhost` in them isn't localhost, which is 127.0.0.1, too.
@@ -47,12 +54,22 @@ def local_names(hosts: Hosts, host: Host, port: int, known: frozenset[str]) -> I
     yield from sorted(set(re.findall(pattern, asked)))
 
 
-def _aliases(manifests: str) -> Iterator[tuple[str, frozenset[str]]]:
+def _pods(manifests: str) -> Iterator[Mapping[str, Any]]:
+    """The spec of each."""
     for text in re.split(r"(?m)^---\s*$", manifests):
         try:
             pod = fast_yaml.load(text)
         except yaml.YAMLError:
             continue  # the kubelet can't read it either
         if isinstance(pod, dict) and isinstance(pod.get("spec"), dict):
-            for alias in pod["spec"].get("hostAliases") or ():
-                yield str(alias["ip"]), frozenset(map(str, alias.get("hostnames") or ()))
+            yield pod["spec"]
+
+
+def _hosts_files(spec: Mapping[str, Any]) -> Iterator[str]:
+    """Files of the controller that a pod's containers have in place of its /etc/hosts."""
+    paths = {each.get("name"): (each.get("hostPath") or {}).get("path") for each in spec.get("volumes") or ()}
+    for container in spec.get("containers") or ():
+        for mount in container.get("volumeMounts") or ():
+            path = paths.get(mount.get("name"))
+            if path and str(mount.get("mountPath")).rstrip("/") == HOSTS_FILE:
+                yield str(path)

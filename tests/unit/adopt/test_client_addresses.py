@@ -260,6 +260,42 @@ def test_kube_vip_asks_its_own_controller(controllers: Controllers, names: list[
     assert controllers.found() == (("127.0.0.1",) if "kubernetes" in names else (VIP,))
 
 
+_ITS_HOSTS = """
+apiVersion: v1
+kind: Pod
+metadata: {name: kube-vip, namespace: kube-system}
+spec:
+  containers:
+    - name: kube-vip
+      volumeMounts: [{mountPath: /etc/hosts, name: names}, {mountPath: /etc/kubernetes/admin.conf, name: kubeconfig}]
+  hostNetwork: true
+  volumes: [{name: names, hostPath: {path: /etc/kube-vip.hosts, type: File}}, {name: kubeconfig, emptyDir: {}}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"127.0.0.1 localhost kubernetes\n", ("127.0.0.1",)),
+        (b"127.0.0.1 localhost\n10.0.0.9 kubernetes # the virtual IP\n", (VIP,)),
+        (b"127.0.0.1 localhost\n", ()),
+        (None, ()),
+    ],
+    ids=["its own controller", "the virtual IP", "another name", "no such file"],
+)
+def test_a_hosts_file_of_a_static_pods_own_says_where_it_asks(
+    controllers: Controllers, content: bytes | None, expected: tuple[str, ...]
+) -> None:
+    """Cluster API's templates mount one into kube-vip: the controller's own /etc/hosts doesn't have that name, and
+    where nobody listens at 127.0.0.1 any more, the virtual IP would go.
+    """
+    controllers.certify(ONE, "kubernetes", "kubernetes.default")
+    controllers.beside[ONE.name] = _ITS_HOSTS
+    if content is not None:
+        controllers.hosts.files[ONE.name, "/etc/kube-vip.hosts"] = content
+    assert controllers.found() == expected
+
+
 @pytest.mark.parametrize(
     "line",
     [
