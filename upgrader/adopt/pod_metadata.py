@@ -32,6 +32,9 @@ _KUBEADMS = "kubeadm.kubernetes.io/kube-apiserver.advertise-address.endpoint"
 with it, `kubeadm upgrade apply` would take the chart's pod for that.
 """
 
+_KUBELETS = "kubernetes.io/config."
+"""What annotations begin with that the kubelet writes to static pods, and to their mirror pods in the API."""
+
 _RESTARTS = ("kubectl.kubernetes.io/restartedAt", "checksum/")
 """What annotations begin with that only replace pods: of `kubectl rollout restart`, and of charts."""
 
@@ -54,7 +57,7 @@ class Differing:
 
 def metadata_of(static: StaticPod) -> Metadata:
     """Those of a static pod that a chart's pod could have."""
-    return _metadata(static.pod, (_KUBEADMS,))
+    return _metadata(static.pod, (_KUBEADMS, _KUBELETS))
 
 
 def addon_metadata(workload: KubeObject) -> Metadata:

@@ -38,6 +38,15 @@ def test_services_and_monitoring_find_the_charts_pods() -> None:
     }
 
 
+def test_what_the_kubelet_writes_itself_is_no_annotation_of_the_charts() -> None:
+    """A manifest that was copied from `kubectl get pod` has them: with the mirror pod's, the API refuses every pod of
+    the Deployment, and with the others, a pod would look like a static one.
+    """
+    kubelets = {f"kubernetes.io/config.{name}": "x" for name in ("hash", "mirror", "seen", "source")}
+    static = _pod(annotations={**kubelets, "kubernetes.io/other": "kept"})
+    assert metadata_of(static)["annotations"] == {"kubernetes.io/other": "kept"}
+
+
 def test_a_time_is_the_text_that_the_kubelet_reads() -> None:
     """Tools that restart a pod write it without quotes; a value of another form would be no value of the pod."""
     static = _pod(annotations={"restartedAt": "TIME"})
