@@ -18,6 +18,7 @@ from upgrader.adopt.proxy_kubeconfig import proxy_server
 from upgrader.adopt.variables import as_written, variables_of
 from upgrader.gates.manifest_workloads import pod_spec
 from upgrader.model.go_yaml import first_document
+from upgrader.model.version import KUBELET_MINORS, KubernetesVersion
 
 __all__ = [
     "CA_FOR_ALL",
@@ -173,11 +174,18 @@ def image_values(reference: str, version: str) -> Values:
         repository, tag = name, ""
     image: Values = {"repository": repository}
     # A version of Kubernetes is never written here: it would keep the image at that version in the next upgrade.
-    if not (version and _VERSION.fullmatch(tag)):
+    if not (version and _of_kubernetes(tag, KubernetesVersion.parse(version))):
         image["tag"] = tag
     if digest:
         image["digest"] = digest
     return image
+
+
+def _of_kubernetes(tag: str, version: KubernetesVersion) -> bool:
+    """Whether a tag is a version of Kubernetes, beside a kube-apiserver of this one. Others number their own builds, as
+    those of a scheduler with plugins.
+    """
+    return bool(_VERSION.fullmatch(tag)) and abs(version.minors_after(KubernetesVersion.parse(tag))) <= KUBELET_MINORS
 
 
 def container_image(workload: Mapping[str, Any]) -> str:

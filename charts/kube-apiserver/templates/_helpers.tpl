@@ -8,7 +8,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/component: kube-apiserver
 app.kubernetes.io/part-of: kubernetes
 app.kubernetes.io/managed-by: {{ .Release.Service }}
-app.kubernetes.io/version: {{ .Values.kubernetesVersion | quote }}
+app.kubernetes.io/version: {{ .Values.kubernetesVersion | replace "+" "_" | quote }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 
@@ -18,7 +18,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if $image.digest -}}
 {{ $image.repository }}@{{ $image.digest }}
 {{- else -}}
-{{ $image.repository }}:{{ $image.tag | default (index . 1) }}
+{{ $image.repository }}:{{ $image.tag | default (index . 1 | replace "+" "_") }}
 {{- end -}}
 {{- end }}
 

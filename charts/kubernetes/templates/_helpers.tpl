@@ -10,7 +10,7 @@ app.kubernetes.io/instance: {{ (index . 0).Release.Name }}
 app.kubernetes.io/component: {{ index . 1 }}
 app.kubernetes.io/part-of: kubernetes
 app.kubernetes.io/managed-by: {{ $context.Release.Service }}
-app.kubernetes.io/version: {{ $context.Values.kubernetesVersion | quote }}
+app.kubernetes.io/version: {{ $context.Values.kubernetesVersion | replace "+" "_" | quote }}
 helm.sh/chart: {{ printf "%s-%s" $context.Chart.Name $context.Chart.Version | replace "+" "_" }}
 {{- end }}
 
@@ -20,7 +20,7 @@ helm.sh/chart: {{ printf "%s-%s" $context.Chart.Name $context.Chart.Version | re
 {{- if $image.digest -}}
 {{ $image.repository }}@{{ $image.digest }}
 {{- else -}}
-{{ $image.repository }}:{{ $image.tag | default (index . 0).Values.kubernetesVersion }}
+{{ $image.repository }}:{{ $image.tag | default ((index . 0).Values.kubernetesVersion | replace "+" "_") }}
 {{- end -}}
 {{- end }}
 

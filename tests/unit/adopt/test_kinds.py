@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from upgrader.adapters.helm import HelmAdapter
 from upgrader.adopt.added_flags import added_flags
 from upgrader.adopt.derive import Derived, derive_values
 from upgrader.adopt.facts import ControllerFacts, KubeadmFacts, StaticPod
+from upgrader.adopt.other_versions import about_other_versions
 from upgrader.adopt.same_everywhere import check_same_everywhere
 from upgrader.adopt.undo_differences import check_undo, released_in
 from upgrader.adopt.values import base_values
@@ -290,6 +292,56 @@ def test_folders_of_public_certificates_are_those_that_kubeadm_found(component: 
     assert base_values(kubeadm_facts(pod), ("10.0.0.1",), {})[release]["caFolders"] == ["/etc/ssl/certs"]
     plain = base_values(kubeadm_facts(), ("10.0.0.1",), {})[release]
     assert "caFolders" not in plain, "they are the chart's own"
+
+
+@pytest.mark.parametrize(
+    ("version", "tag", "image"),
+    [
+        ("v1.36.3+vmware.1", "v1.36.3_vmware.1", "v1.36.3_vmware.1"),
+        ("v1.36.3+vendor.1", "v1.36.3", "v1.36.3_vendor.1"),
+        ("v1.36.3-eks-1-36-4", "v1.36.3-eks-1-36-4", "v1.36.3-eks-1-36-4"),
+        ("1.36.3", "v1.36.3", "v1.36.3"),
+    ],
+)
+def test_a_vendors_version_is_a_label_and_a_tag_that_kubernetes_accepts(
+    helm: HelmAdapter, version: str, tag: str, image: str
+) -> None:
+    """A plus sign may be in neither: kubeadm, too, has an underscore in its place."""
+    pods = [kubeadm_pod(name, container={"image": f"example.org/{name}:{tag}"}) for name in FLAGS]
+    known = kubeadm_facts(*pods)
+    derived = _derived(helm, replace(known, configuration={**known.configuration, "kubernetesVersion": version}))
+    for release in ("kube-apiserver", "kubernetes"):
+        spec = ReleaseSpec(release, "kube-system", charts_folder() / release, derived.values[release])
+        manifest = helm.render(spec, offline=True)
+        for item in filter(None, yaml.safe_load_all(manifest)):
+            for name, value in (item["metadata"].get("labels") or {}).items():
+                assert re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", value), f"{name}: {value}"
+        for component in FLAGS.keys() & {name for name, (its, _) in RELEASE_AND_SECTION.items() if its == release}:
+            assert f"example.org/{component}:{image}" in manifest
+
+
+@pytest.mark.parametrize(
+    ("image", "rendered"),
+    [
+        ("example.org/kube-scheduler:v1.35.9", "example.org/kube-scheduler:v1.36.3"),
+        ("example.org/plugins/kube-scheduler:v0.36.2", "example.org/plugins/kube-scheduler:v0.36.2"),
+        ("example.org/own/kube-scheduler:v1.4.0", "example.org/own/kube-scheduler:v1.4.0"),
+        ("example.org/own/kube-scheduler:v2.36.3", "example.org/own/kube-scheduler:v2.36.3"),
+    ],
+)
+def test_a_tag_that_numbers_other_builds_is_no_version_of_kubernetes(
+    helm: HelmAdapter, image: str, rendered: str
+) -> None:
+    """A scheduler with plugins has numbers of its own: under its name, there is no image of kube-apiserver's version.
+    Nor is it said to change.
+    """
+    known = kubeadm_facts(kubeadm_pod("kube-scheduler", container={"image": image}))
+    derived = _derived(helm, known)
+    spec = ReleaseSpec("kubernetes", "kube-system", charts_folder() / "kubernetes", derived.values["kubernetes"])
+    (scheduler,) = pod_spec(helm.render(spec, offline=True), "kube-scheduler")["containers"]
+    assert scheduler["image"] == rendered
+    said = list(about_other_versions(known, KubernetesVersion(1, 36, 3)))
+    assert bool(said) is (image != rendered)
 
 
 _WRITABLE = {
