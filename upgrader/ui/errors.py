@@ -51,7 +51,8 @@ def _print(out: Console, lines: Iterable[Text]) -> None:
 
 
 def _shown(out: Console, line: Text) -> Text:
-    return filled(printable_text(line), out, _INDENT)
+    own = len(line.plain) - len(line.plain.lstrip(" "))
+    return filled(printable_text(line), out, max(_INDENT, own))
 
 
 def _rows(out: Console, lines: Iterable[Text]) -> int:

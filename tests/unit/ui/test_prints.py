@@ -90,6 +90,15 @@ def test_an_error_on_a_terminal_is_whole() -> None:
     assert all(not line or line.startswith(("Error", "Remedy", "More", " " * 7 + "w")) for line in terminal.lines)
 
 
+@pytest.mark.parametrize("deeper", [2, 6])
+def test_an_indented_detail_keeps_its_indentation_where_it_is_wrapped(deeper: int) -> None:
+    """The lines of one detail stand below each other, so the next detail is told from them."""
+    terminal, words = Terminal(), " ".join(f"word{number}" for number in range(60))
+    print_error(StepFailed(f"it failed\npod x exits\n{'':{deeper}}{words}"), terminal)  # type: ignore[arg-type]
+    wrapped = [line for line in terminal.lines if "word" in line]
+    assert len(wrapped) > 3 and all(line.startswith(f"{'':{7 + deeper}}word") for line in wrapped)
+
+
 @pytest.mark.parametrize("lines", [5, 60])
 def test_what_happened_is_seen_behind_long_details(lines: int) -> None:
     """An error that is longer than the terminal ends with what it began with; a shorter one says it once."""
