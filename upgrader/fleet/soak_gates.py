@@ -47,7 +47,7 @@ class GateAnswer:
 
     def unasked(self, why: str) -> GateAnswer:
         """That this gate can't be asked, or none of them can."""
-        return replace(self, reason=f"{'they' if self.unknown else 'it'} can't be asked: {why}")
+        return replace(self, reason=f"{'they' if self.unknown else 'it'} can't be queried: {why}")
 
 
 @dataclass

@@ -319,11 +319,11 @@ def test_gate_that_does_not_pass_by_its_deadline(machine: Machine) -> None:
     """
     text = FLEET.replace("{for: 3m}", "{for: 3h, gates: [errors]}")
     (machine.folder / "fleet.yaml").write_text(text)
-    machine.gate = GateAnswer("errors", "it can't be asked: no answer", 300.0)
+    machine.gate = GateAnswer("errors", "it can't be queried: no answer", 300.0)
     campaign = begun(machine)
     look_until(coordinator(machine, campaign), lambda state: state.clusters["a"].gate == "errors")
     decision, _ = coordinator(machine, campaign).run(lambda *_: None)
-    assert "gate errors of a has not passed by its deadline: it can't be asked: no answer" in decision.stop
+    assert "gate errors of a has not passed by its deadline: it can't be queried: no answer" in decision.stop
     machine.gate = GateAnswer()
     assert coordinator(machine, campaign).run(lambda *_: None)[0].stop == decision.stop
     campaign.ask(RetryRequested("a", "me"), machine.clock)
@@ -391,7 +391,7 @@ def test_gates_of_a_folder_that_hangs(machine: Machine) -> None:
     """None was asked, so that none of them is named; that they passed before counts no more."""
     a = one_whose_gates_hang(machine, "at_settings")
     assert a.gate is None and a.gate_shut and a.may_be_skipped
-    assert a.gate_reason == "they can't be asked: its cluster's folder was not read within 20 s"
+    assert a.gate_reason == "they can't be queried: its cluster's folder was not read within 20 s"
 
 
 def test_slow_api_takes_no_time_of_gates(machine: Machine) -> None:
@@ -528,7 +528,7 @@ def test_gate_that_can_not_be_asked(machine: Machine, moved: bool) -> None:
         machine.at_gate = lambda: int("x")
     machine.clock.sleep(61)
     reason = one.look()[1].clusters["a"].gate_reason
-    assert reason.startswith("they can't be asked: " if moved else "it can't be asked: ")
+    assert reason.startswith("they can't be queried: " if moved else "it can't be queried: ")
     assert ("is now a link to another folder" if moved else "ValueError: invalid literal") in reason
 
 

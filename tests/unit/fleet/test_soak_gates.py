@@ -94,7 +94,7 @@ def test_only_what_was_approved_is_asked(asked: Asked) -> None:
     asked.gates = SoakGates(asked.open)
     answer = asked.ask()
     assert (answer.gate, answer.unknown, answer.passes) == ("", True, False) and asked.about == []
-    assert answer.reason.startswith("they can't be asked: ") and "has changed since it was approved" in answer.reason
+    assert answer.reason.startswith("they can't be queried: ") and "has changed since it was approved" in answer.reason
 
 
 def test_token_is_read_from_its_folder_alone(asked: Asked, tmp_path: Path) -> None:
@@ -105,5 +105,5 @@ def test_token_is_read_from_its_folder_alone(asked: Asked, tmp_path: Path) -> No
     (asked.folder / "token").unlink()
     (asked.folder / "token").symlink_to(secret)
     answer = asked.ask()
-    assert answer.unknown and "they can't be asked" in answer.reason and "token" in answer.reason
+    assert answer.unknown and "they can't be queried" in answer.reason and "token" in answer.reason
     assert asked.tokens == ["prom-token-1\n"]

@@ -154,7 +154,7 @@ def _properties(unit: str, interface: str, *names: str) -> list[Any]:
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise UnitError(f"systemd can't be asked about {unit}: {error}") from error
+        raise UnitError(f"systemd can't be queried about {unit}: {error}") from error
     if done.returncode:
-        raise UnitError(f"systemd can't be asked about {unit}: {shlex.join(command)}: {done.stderr.strip()}")
+        raise UnitError(f"systemd can't be queried about {unit}: {shlex.join(command)}: {done.stderr.strip()}")
     return [json.loads(line)["data"] for line in done.stdout.splitlines()]

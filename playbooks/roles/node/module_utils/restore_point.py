@@ -127,7 +127,7 @@ def put_back(folder: str, point: dict[str, Any], only: Sequence[str] = (), *, dr
     for entry in entries:
         if "sha256" in entry and sha256_of(_content(folder, entry["sha256"])) != entry["sha256"]:
             raise Unusable(
-                f"the content kept of {entry['path']} is damaged: {_content(folder, entry['sha256'])} has another"
+                f"the saved copy of {entry['path']} is damaged: {_content(folder, entry['sha256'])} has another"
                 " SHA-256. Nothing was restored. Install that file from its source."
             )
     for entry in entries if not dry else []:
