@@ -192,7 +192,7 @@ ROLLED_BACK: Story = [
             "kube-apiserver",
             "failed",
             14.0,
-            "gate deployment/kube-apiserver broken after 8 s: "
+            "gate deployment/kube-apiserver failed after 8 s: "
             + "\n".join((_FLAG[0], *(f"  {line}" for line in _FLAG[1:]))),
             _REMEDY,
         ),
@@ -222,7 +222,7 @@ ROLLED_BACK: Story = [
             RUN,
             "rolled-back",
             36.1,
-            "kube-apiserver: gate deployment/kube-apiserver broken after 8 s: " + "\n".join(_FLAG[:3]),
+            "kube-apiserver: gate deployment/kube-apiserver failed after 8 s: " + "\n".join(_FLAG[:3]),
         ),
     ),
 ]

@@ -164,7 +164,7 @@ def _check(step: str, count: _Count, started: float, clock: Clock, reporter: Rep
         reporter.emit(GatePassed(step, run.gate.name, spent, count.checks))
     count.passed = held
     if count.broken >= FAIL_AFTER_BROKEN or (count.broken and verdict.certain):
-        raise _failed(run, verdict, f"broken after {spent:.0f} s")
+        raise _failed(run, verdict, f"failed after {spent:.0f} s")
     if not held and spent >= policy.deadline_seconds:
         missed = f"did not pass {policy.consecutive} times in a row within {policy.deadline_seconds:.0f} s"
         raise _failed(run, verdict, missed)

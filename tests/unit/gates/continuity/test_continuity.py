@@ -236,7 +236,7 @@ def test_what_has_ended_fails_the_gate_as_soon_as_its_time_is_over(
         kube.api_service(AGGREGATED, available=False, reason="FailedDiscoveryCheck")
     (item,) = converted.around(Pipeline((PipelineStep(VerifyStep("kube-apiserver"), (), ()),))).steps
     seen, absence = FirstFailure(clock), ApiAbsence(kube, clock, inf)
-    with pytest.raises(GateFailed, match="gate continuity broken after"):
+    with pytest.raises(GateFailed, match="gate continuity failed after"):
         hold_all("a", item.gates, clock=clock, reporter=seen, absence=absence, asked=lambda: 3 * kube.requests)
     assert seconds <= clock.monotonic() - seen.at <= seconds + 2
 

@@ -126,7 +126,7 @@ def test_first_thing_is_the_outcome_and_what_to_do(name: str, said: list[str]) -
 def test_why_it_failed_is_there_with_the_log() -> None:
     """The gate's verdict, the last lines of the pod's log, and the remedy."""
     text = page(runs.ROLLED_BACK).text
-    for words in ("gate deployment/kube-apiserver broken after 8 s", "unknown flag: --enable-the-impossible", "Remove"):
+    for words in ("gate deployment/kube-apiserver failed after 8 s", "unknown flag: --enable-the-impossible", "Remove"):
         assert words in text
     assert "controller-1 has not answered yet" in text, "a gate that was unknown says why"
 
