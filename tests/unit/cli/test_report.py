@@ -171,9 +171,7 @@ def test_damaged_journal_has_no_report(folder: Path) -> None:
 def test_no_run_yet(tmp_path: Path) -> None:
     """A new folder has none, and says why others' could not be read."""
     (tmp_path / "upgrader.yaml").write_text("kubernetesVersion: v1.37.1\n")
-    with pytest.raises(
-        UsageError, match="no run in this folder; the runs of other machines could not be read"
-    ):
+    with pytest.raises(UsageError, match="no run in this folder; the runs of other machines could not be read"):
         upgrader(tmp_path, "report")
 
 
