@@ -89,7 +89,7 @@ def written(file: Path, taken: Mapping[str, Taken]) -> None:
 def page(taken: Mapping[str, Taken], command: str, promises: str) -> str:
     """The page, as Markdown; a measure that wasn't taken is in it as such. `promises`: the table of those."""
     rows = [_row(limit, taken.get(key)) for key, limit in LIMITS.items()]
-    head = "| what | limit | reached | enough | how | machine | taken |"
+    head = "| what | limit | measured | met | how | machine | taken |"
     table = "\n".join([head, "|---|---:|---:|---|---|---|---|", *rows])
     beside = (
         " If a load average exceeds the number of cores, the machine was busy."

@@ -35,12 +35,12 @@ def test_each_measure_is_a_row_with_its_limit_and_whether_it_is_kept() -> None:
     found = [Reached("webhook", 12.34, "500/s", 0.7), Reached("writes", 1.11, "of the same", 0.7)]
     text = page(taken(*found, Reached("memory", 143.8, "2,000 sets", 0.7)), "make bench-guard", "")
     fast = row(text, LIMITS["webhook"].what)
-    assert (fast["limit"], fast["reached"], fast["enough"], fast["how"]) == ("20 ms", "12.3 ms", "yes", "500/s")
+    assert (fast["limit"], fast["measured"], fast["met"], fast["how"]) == ("20 ms", "12.3 ms", "yes", "500/s")
     many = row(text, LIMITS["writes"].what)
-    assert (many["limit"], many["reached"], many["enough"]) == ("1.05", "1.11", "**no**")
+    assert (many["limit"], many["measured"], many["met"]) == ("1.05", "1.11", "**no**")
     large = row(text, LIMITS["memory"].what)
-    assert (large["limit"], large["reached"], large["enough"]) == ("200 MiB", "144 MiB", "yes")
-    assert row(text, LIMITS["ready"].what)["reached"] == "not measured yet"
+    assert (large["limit"], large["measured"], large["met"]) == ("200 MiB", "144 MiB", "yes")
+    assert row(text, LIMITS["ready"].what)["measured"] == "not measured yet"
     assert (fast["taken"], fast["machine"]) == ("2026-11-25", "2 cores, load average 0.7") and "busy" not in text
     assert "busy" in page(taken(Reached("quota", 0, "20 rounds", 7.0)), "make bench-guard", "")
 
