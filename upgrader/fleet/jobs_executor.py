@@ -21,7 +21,7 @@ from upgrader.config.yaml_document import shown
 from upgrader.engine.history.journal_in_secrets import ClusterReplicas
 from upgrader.engine.history.past_runs import past_runs
 from upgrader.engine.history.run_discovery import bring_home, find_runs, with_remote_runs
-from upgrader.errors import ApiError, ApiUnavailable, Blocked, UpgraderError, UsageError
+from upgrader.errors import ApiError, ApiUnavailable, Blocked, CredentialsRefused, UpgraderError, UsageError
 from upgrader.fleet.approved_copies import remove_copies
 from upgrader.fleet.campaigns import INPUTS, KUBECONFIG
 from upgrader.fleet.copies_in_secrets import MOST_BYTES, chunks_of
@@ -323,7 +323,7 @@ def _in_pod(arguments: Sequence[str], values: Mapping[str, str]) -> list[str]:
 
 
 class _HubSilent(UsageError):
-    """The management cluster has not answered."""
+    """The management cluster has not answered, or doesn't take the coordinator's credentials."""
 
 
 @contextmanager
@@ -331,7 +331,9 @@ def _of_hub() -> Iterator[None]:
     try:
         yield
     except ApiError as error:
-        silent = isinstance(error, ApiUnavailable) or error.status >= HTTPStatus.INTERNAL_SERVER_ERROR
+        # Credentials that have expired are no cluster's fault, either: their file is read again.
+        silent = isinstance(error, ApiUnavailable | CredentialsRefused)
+        silent |= error.status >= HTTPStatus.INTERNAL_SERVER_ERROR
         forbidden = error.status == HTTPStatus.FORBIDDEN
         raise (_HubSilent if silent else UsageError)(
             f"the management cluster: {error.message}",

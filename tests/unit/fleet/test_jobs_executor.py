@@ -22,7 +22,7 @@ from tests.unit.fleet.test_outcomes import write_run
 from upgrader.app.event_lines import OUTCOME
 from upgrader.engine.history.journal_in_secrets import ClusterReplicas
 from upgrader.engine.journal.journal_file import JOURNAL
-from upgrader.errors import ApiError, ApiUnavailable, Blocked, UsageError
+from upgrader.errors import ApiError, ApiUnavailable, Blocked, CredentialsRefused, UsageError
 from upgrader.fleet import jobs_executor
 from upgrader.fleet.fleet_folder import read_fleet
 from upgrader.fleet.inputs import inputs_of
@@ -328,6 +328,18 @@ def test_sign_of_life(site: Site) -> None:
     site.clock.sleep(301)
     later = site.executor.sign(site.attempt)
     assert later.process == f"Job fleet-a/{name}" and later.time == datetime(2026, 1, 1, 0, 0, 1, tzinfo=UTC)
+
+
+def test_expired_credentials_of_the_management_cluster(site: Site) -> None:
+    """They are no failure of the cluster whose run was to begin: its run counts as begun, and with new credentials it
+    is seen that there is no Job.
+    """
+    site.kube.fails["create jobs"] = site.kube.fails["get jobs"] = CredentialsRefused("401")
+    site.start()
+    with pytest.raises(UsageError, match="the management cluster: 401"):
+        site.executor.running(site.attempt)
+    site.kube.fails.clear()
+    assert not site.later()
 
 
 @pytest.mark.parametrize("after", [False, True])
