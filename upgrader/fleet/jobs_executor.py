@@ -104,6 +104,8 @@ class JobsExecutor:
     """When a Job was known to run last, on the monotonic clock."""
     _signs: dict[Path, tuple[float, Sign]] = field(default_factory=dict)
     """The last sign of life, and when it was asked for."""
+    _silence: tuple[float, str] | None = None
+    """When it did not answer last, and what was said of that."""
     _sent: dict[Path, bytes] = field(default_factory=dict)
     """The kubeconfig that a Job has."""
 
@@ -170,17 +172,27 @@ class JobsExecutor:
             if ended is None:
                 if now - self._looks.get(attempt, -_LOOK_SECONDS) < _LOOK_SECONDS:
                     return True
-                job = self.kube.get(JOBS, mine.name, mine.namespace)
-                if job is None and any(map(_lives, self._pods(mine))):
-                    self._looks[attempt] = now
-                    return True
-                ended = job is None or has_ended(job)
+                ended = not self._is_there(mine, now)
             if ended:
                 self._looks.pop(attempt, None)
                 return False
             self._renew(attempt, mine)
         self._looks[attempt] = now
         return True
+
+    def _is_there(self, mine: Attempt, now: float) -> bool:
+        """Whether its Job has not ended, or a pod of it lives; what doesn't answer for one is not asked for the next."""
+        if self._silence is not None and now - self._silence[0] < _LOOK_SECONDS:
+            raise _HubSilent(self._silence[1])
+        try:
+            with _of_hub():
+                job = self.kube.get(JOBS, mine.name, mine.namespace)
+                there = any(map(_lives, self._pods(mine))) if job is None else not has_ended(job)
+        except _HubSilent as error:
+            self._silence = now, error.message
+            raise
+        self._silence = None
+        return there
 
     def sign(self, attempt: Path) -> Sign:
         """When it has written something last, and what it is. Raises UsageError if that can't be read."""

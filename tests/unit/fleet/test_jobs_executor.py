@@ -342,6 +342,21 @@ def test_expired_credentials_of_the_management_cluster(site: Site) -> None:
     assert not site.later()
 
 
+def test_silent_management_cluster_is_asked_once_for_all_clusters(site: Site) -> None:
+    """Fifty clusters would wait for fifty timeouts in each look; a minute later, it is asked again."""
+    site.start()
+    other = site.attempt.parents[1] / "b/1"
+    site.clock.sleep(61)
+    site.kube.unavailable = True
+    site.kube.all_asked.clear()
+    for attempt in (site.attempt, other, site.attempt, other):
+        with pytest.raises(UsageError, match="the management cluster: "):
+            site.executor.running(attempt)
+    assert len(site.kube.all_asked) == 1
+    site.kube.unavailable = False
+    assert site.later() and not site.executor.running(other)
+
+
 @pytest.mark.parametrize("after", [False, True])
 def test_start_of_which_no_answer_came(site: Site, after: bool) -> None:
     """Whether the Job is there isn't known: it counts as begun, and the next look, which finds it or not, decides."""
