@@ -322,13 +322,16 @@ class Coordinator:
                 if (begun := self._begun.pop(each.name, None)) and self._take_start(each, begun, resume=each.unended):
                     news = True
                     continue
+                due = self._due(_About(each.name))
+                if each.problem == "unknown" and not due:
+                    continue
                 try:
                     attempts[each.name] = self._attempt_of(each)
                 except UsageError as error:
                     news |= self._unknown(each, error.message)
                 else:
                     questions[each.name] = partial(
-                        _read, partial(self._see, each, attempts[each.name], renew=self._due(_About(each.name)))
+                        _read, partial(self._see, each, attempts[each.name], renew=due)
                     )
             elif each.phase == "skipped" and each.unended and self._due(_About(each.name)):
                 questions[each.name] = partial(_read, partial(self._see_ended, each))

@@ -49,8 +49,8 @@ RETRY_SECONDS = 60.0
 RESTART_SECONDS = 600.0
 """How much of a window the restart of a pod needs."""
 ANSWER_SECONDS = 3600.0
-"""How long clusters are asked again at the end of a soak, before a person has to look; and after a run, for the
-requests that all of its API servers have answered by then.
+"""How long clusters are asked again at the end of a soak, or whether a run is in progress, before a person has to look;
+and after a run, for the requests that all of its API servers have answered by then.
 """
 
 
@@ -270,10 +270,14 @@ class _Deciding:
                 self._retry(each, resume=True)
 
     def _lost(self, each: ClusterState) -> Wait:
-        """Of a run of which nothing is known, or nothing is heard: one that is only slow has its time first."""
-        if each.problem != "silent" or each.since is None:
-            return Wait(each.problem_reason, person=True)
-        until = each.since + timedelta(seconds=self.needed)
+        """Of a run of which nothing is known, or nothing is heard: a management cluster that restarts needs no person,
+        and one that is only slow has its time first.
+        """
+        assert each.since is not None and each.problem_since is not None, "it was begun, and has a problem"
+        if each.problem == "silent":
+            until = each.since + timedelta(seconds=self.needed)
+        else:
+            until = each.problem_since + timedelta(seconds=ANSWER_SECONDS)
         return Wait(each.problem_reason, until) if self.now < until else Wait(each.problem_reason, person=True)
 
     def _may_resume(self, each: ClusterState) -> bool:

@@ -38,7 +38,7 @@ from upgrader.fleet.campaigns import Campaign, begin, fleet_files, newest_campai
 from upgrader.fleet.cluster_checks import Found, Questions
 from upgrader.fleet.clusters import Answer, Answered
 from upgrader.fleet.coordinator import LOOK_SECONDS, SILENT_SECONDS, goes_on
-from upgrader.fleet.decide import Decision, Wait
+from upgrader.fleet.decide import ANSWER_SECONDS, Decision, Wait
 from upgrader.fleet.events import (
     CampaignStarted,
     ClusterEnded,
@@ -801,14 +801,34 @@ def test_attempt_that_can_not_be_read(machine: Machine) -> None:
     one = coordinator(machine, campaign)
     look_until(one, lambda state: state.clusters["b"].phase == "running")
     machine.unreadable = {"b"}
+    look_until(one, lambda state: state.clusters["c"].phase == "succeeded")
+    machine.clock.sleep(ANSWER_SECONDS)
     decision, state = one.run(lambda *_: None)
     assert phases(campaign) == {"a": "succeeded", "b": "running", "c": "succeeded"}
     assert state.clusters["b"].active and decision.waits["b"].person
     assert "it is unknown whether its run is in progress" in decision.waits["b"].reason
     assert decision.stages["production"] == Wait("an operator: b", person=True)
-    machine.unreadable = set()
+    machine.unreadable, machine.written = set(), machine.clock.now()
     decision, state = coordinator(machine, campaign).run(lambda *_: None)
     assert decision.done and state.clusters["b"].problem == ""
+
+
+def test_attempt_that_can_be_read_again(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A management cluster that restarts, as in its own upgrade, ends no coordinator. It is asked each minute."""
+    campaign, running = begun(machine), machine.running
+    one, asked = coordinator(machine, campaign), 0
+    look_until(one, lambda state: state.clusters["a"].phase == "running")
+    until = machine.clock.monotonic() + 600
+
+    def unreadable(attempt: Path) -> bool:
+        nonlocal asked
+        if machine.clock.monotonic() < until:
+            asked += 1
+            raise UsageError("no answer")
+        return running(attempt)
+
+    monkeypatch.setattr(machine, "running", unreadable)
+    assert one.run(lambda *_: None)[0].done and 9 <= asked <= 11
 
 
 def test_end_is_asked_with_the_credentials_of_now(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:

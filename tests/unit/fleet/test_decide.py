@@ -460,10 +460,14 @@ def test_person_is_called_where_others_only_wait_for_a_turn() -> None:
 
 
 def test_run_of_which_nothing_is_known_needs_a_person() -> None:
-    """It keeps its place among those that run at once, and no time ends that."""
+    """Not for an hour, in which it is asked again. It keeps its place among those that run at once, and no time ends
+    that.
+    """
     played = Campaign(fleet(stage("a", max_concurrency=IntOrPercent(1)), clusters="a1 a2"))
     played.tell(ClusterStarting("a1", 1), ClusterChecked("a1", "unknown", "unreadable"))
-    decision = played.decide()
+    decision = played.tell(minutes=59).decide()
+    assert goes_on(decision, played.state) and decision.starts == ()
+    decision = played.tell(minutes=2).decide()
     assert decision.waits["a1"] == Wait("unreadable", person=True) and decision.starts == ()
     assert not goes_on(decision, played.state)
 
