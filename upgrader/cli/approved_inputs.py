@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,12 +13,12 @@ import click
 
 from upgrader.cli.global_options import in_environment
 from upgrader.config.copied_folder import COPIES
-from upgrader.errors import Blocked
+from upgrader.errors import Blocked, Interrupted
 
 if TYPE_CHECKING:
     from upgrader.app.upgrade import ProposedUpgrade
 
-__all__ = ["read_copies", "refuse_unapproved", "with_approved_inputs"]
+__all__ = ["read_copies", "refuse_late", "refuse_unapproved", "with_approved_inputs"]
 
 
 def read_copies(folder: Path, copies: Path, approved: str) -> None:
@@ -54,6 +55,17 @@ def refuse_unapproved(folder: Path, approved: str | None) -> None:
     copies = os.environ.get(COPIES)
     if folder_digest(folder.absolute(), Path(copies) if copies else None) != approved:
         raise _changed()
+
+
+def refuse_late(begin_by: datetime) -> None:
+    """Raises Interrupted after that time: its cluster's window has no more room for a run, so it waits for the next."""
+    from upgrader.app.wiring import system_clock
+
+    if system_clock().now() > begin_by:
+        raise Interrupted(
+            f"the run was to begin by {begin_by:%Y-%m-%d %H:%M}Z, so that its window has time for it and a rollback, but "
+            "its process started later; nothing was changed"
+        )
 
 
 def _changed() -> Blocked:

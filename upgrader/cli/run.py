@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from upgrader.cli.approved_inputs import read_copies, with_approved_inputs
+from upgrader.cli.approved_inputs import read_copies, refuse_late, with_approved_inputs
 from upgrader.cli.command_line import (
     DURATION,
     EVENTS,
@@ -93,6 +94,14 @@ __all__ = ["run"]
     hidden=True,
     help="Copy the approved files of the cluster folder into a new folder DIR, and read them there.",
 )
+@click.option(
+    "--begin-by",
+    "begin_by",
+    metavar="TIME",
+    type=click.DateTime(["%Y-%m-%dT%H:%M:%S%z"]),
+    hidden=True,
+    help="Start no run after this time; with --resume, an interrupted one is resumed at any time.",
+)
 @YES
 @TAKE_OVER
 @WAIT
@@ -112,6 +121,7 @@ def run(
     anew: bool,
     approved: str | None,
     copies: Path | None,
+    begin_by: datetime | None,
     yes: bool,
     take_over: bool,
     wait: bool,
@@ -174,6 +184,8 @@ def run(
         )
         refuse_other_target(folder, reached, target, plan_file)
         return
+    if begin_by is not None:
+        refuse_late(begin_by)
     # A saved plan is of the controllers that took part when it was made.
     wanted = WantedUpgrade(target, skips, max_hops, bundle_file, anew)
     if plan_file is None and leave_out(folder, wanted, shown, yes=yes, take_over=take_over):

@@ -330,9 +330,7 @@ class Coordinator:
                 except UsageError as error:
                     news |= self._unknown(each, error.message)
                 else:
-                    questions[each.name] = partial(
-                        _read, partial(self._see, each, attempts[each.name], renew=due)
-                    )
+                    questions[each.name] = partial(_read, partial(self._see, each, attempts[each.name], renew=due))
             elif each.phase == "skipped" and each.unended and self._due(_About(each.name)):
                 questions[each.name] = partial(_read, partial(self._see_ended, each))
         for name, seen in self.reading.answers(questions):
@@ -419,6 +417,7 @@ class Coordinator:
         arguments += ["run", "--to", str(self.fleet.target), "--yes", "-o", "json"]
         arguments += ["--approved-inputs", Inputs.parse(state.digest).files]
         arguments += ["--approved-copies", str(self._copies(cluster.name)), *(["--resume"] if start.resume else [])]
+        arguments += ["--begin-by", f"{start.by:%Y-%m-%dT%H:%M:%S%z}"] if start.by else []
         newest, asked = newest_name(cluster.folder / "runs"), (str(attempt), *arguments)
         known = self._prepared.get(cluster.name)
         if known is None or known[0] != asked:

@@ -70,6 +70,10 @@ class Start:
 
     cluster: str
     resume: bool = False
+    by: datetime | None = None
+    """When its window, or the time before an exclusion, has no more room for it: a Job may have to wait for a node, or
+    for others in its queue. None: nothing limits it.
+    """
 
 
 @dataclass(frozen=True)
@@ -353,11 +357,13 @@ class _Deciding:
             return
         if each.phase == "interrupted" and not self._retry(each, resume=False):
             return
-        wait = self._hindrance(stage, cluster)
+        opening = self._opening(cluster, self.now, self.needed)
+        wait = self._hindrance(stage, cluster, opening)
         if wait is not None:
             self.waits[each.name] = wait
             return
-        self.starts.append(Start(each.name))
+        ends = opening.ends if opening else None
+        self.starts.append(Start(each.name, by=ends and ends - timedelta(seconds=self.needed)))
         self.running[stage.name] += 1
         self.domains[self.fleet.domain_of(each.name)] = each.name
 
@@ -382,11 +388,10 @@ class _Deciding:
             self.waits[each.name] = Wait(reason, person=True)
         return False
 
-    def _hindrance(self, stage: Stage, cluster: FleetCluster) -> Wait | None:
+    def _hindrance(self, stage: Stage, cluster: FleetCluster, opening: Opening | None) -> Wait | None:
         """What keeps a cluster from beginning now."""
         if self.stop:
             return Wait(self.stop, person=True)
-        opening = next_opening(cluster.labels, self.fleet.windows, self.fleet.exclusions, self.now, self.needed)
         if opening is None:
             needs = f"a run and its rollback, which take {self.needed / 60:.0f} minutes"
             return Wait(

@@ -181,7 +181,7 @@ class JobsExecutor:
         return True
 
     def _is_there(self, mine: Attempt, now: float) -> bool:
-        """Whether its Job has not ended, or a pod of it lives; what doesn't answer for one is not asked for the next."""
+        """Whether its Job has not ended, or a pod of it lives; what doesn't answer for one isn't asked for another."""
         if self._silence is not None and now - self._silence[0] < _LOOK_SECONDS:
             raise _HubSilent(self._silence[1])
         try:

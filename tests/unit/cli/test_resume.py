@@ -23,7 +23,7 @@ from upgrader.engine.history.journal_replicas import LocalJournals
 from upgrader.engine.history.run_discovery import DiscoveredRuns, find_runs
 from upgrader.engine.journal.journal_file import Journal
 from upgrader.engine.state.run_state import RunState, StepState
-from upgrader.errors import ApiUnavailable, Blocked, UsageError
+from upgrader.errors import ApiUnavailable, Blocked, Interrupted, UsageError
 from upgrader.fleet.inputs import folder_digest
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.event import (
@@ -231,6 +231,18 @@ def test_retried_job_begins(site: Site, planned: list[bool], end: RunOutcome | N
         site.run(OLDER, BEGUN, StepEnded("a", "failed", 1.0, "bad flag"), RunEnded(OLDER, end, 1.0))
     ended = site.invoke("run", "--resume", "--yes")
     assert planned == [True] and not site.done and "a new run" in str(ended.exception)
+
+
+@pytest.mark.parametrize("begun", [False, True])
+@pytest.mark.parametrize(("by", "late"), [("2026-01-01T00:00:00+0000", True), ("9000-01-01T00:00:00+0000", False)])
+def test_job_that_has_waited_too_long(site: Site, planned: list[bool], by: str, late: bool, begun: bool) -> None:
+    """Its cluster's window has closed: no new run begins, but an interrupted one is resumed at any time."""
+    if begun:
+        site.run(OLDER, BEGUN)
+    ended = site.invoke("run", "--resume", "--yes", "--begin-by", by)
+    assert len(site.done) == begun and bool(planned) == (not begun and not late)
+    if late and not begun:
+        assert isinstance(ended.exception, Interrupted) and "to begin by 2026-01-01 00:00Z" in str(ended.exception)
 
 
 @pytest.mark.parametrize("end", ["succeeded", "rolled-back", None])

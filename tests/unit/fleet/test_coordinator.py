@@ -83,6 +83,15 @@ def test_campaign_to_its_end(machine: Machine) -> None:
     assert newest_campaign(machine.folder) == campaign
 
 
+def test_run_in_a_window_says_until_when_it_may_begin(machine: Machine) -> None:
+    """Its process, whose Job may have to wait for a node, compares that with its own clock."""
+    window = '{selector: {}, cron: "0 0 * * *", duration: 4h, timeZone: UTC}'
+    file = machine.folder / "fleet.yaml"
+    file.write_text(f"{file.read_text()}  windows: [{window}]\n")
+    look_until(coordinator(machine, begun(machine)), lambda state: state.clusters["a"].phase == "running")
+    assert machine.commands[0][-2:] == ["--begin-by", "2026-01-01T03:00:00+0000"]
+
+
 def test_campaign_that_ends_with_a_soak(machine: Machine) -> None:
     """The end is in the journal: the next `fleet run` neither continues it nor refuses files for the campaign after."""
     file = machine.folder / "fleet.yaml"
@@ -216,8 +225,7 @@ def test_reason_with_a_secret_is_written_once(machine: Machine, soaked: bool, mo
 
 @pytest.mark.parametrize("soaked", [False, True])
 def test_reason_that_differs_each_time_does_not_fill_the_journal(machine: Machine, soaked: bool) -> None:
-    """A server that words its error differently each minute gets few lines; a new reason is told within the hour.
-    """
+    """A server that words its error differently each minute gets few lines; a new reason is told within the hour."""
     file = machine.folder / "fleet.yaml"
     file.write_text(file.read_text().replace("wait: 3m, then: skip", "wait: 9d"))
     campaign, said = begun(machine), ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -550,3 +551,20 @@ def test_retry_opens_a_campaign_again() -> None:
     played.tell(CampaignEnded("c"))
     assert not played.tell(RetryRequested("a1", "me")).state.open
     assert played.tell(RetryRequested("a2", "me")).state.open and played.starts == ["a2"]
+
+
+def test_start_says_until_when_it_may_begin() -> None:
+    """A Job may wait for long before its pod runs: then its window, or an exclusion, leaves no more room. What goes on
+    needs none.
+    """
+    window = Window(Selector(), Cron.parse("0 0 * * *"), 4 * 3600.0, ZoneInfo("UTC"))
+    exclusion = Exclusion(Selector(), date(2026, 12, 2), date(2026, 12, 3), ZoneInfo("UTC"))
+    one = fleet(stage("a"), clusters="a1", expected_seconds=1800.0)
+    assert Campaign(one).decide().starts == (Start("a1"),)
+    played = Campaign(replace(one, windows=(window,)))
+    assert played.decide().starts == (Start("a1", by=BEGIN + timedelta(hours=3)),)
+    assert Campaign(replace(one, exclusions=(exclusion,))).decide().starts == (
+        Start("a1", by=BEGIN + timedelta(hours=23)),
+    )
+    played.ran("a1", "interrupted", "away")
+    assert played.tell(minutes=1).decide().starts == (Start("a1", resume=True),)
