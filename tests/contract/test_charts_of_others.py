@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
@@ -159,11 +158,21 @@ def test_quota_that_refuses_what_gates_write(site: Site) -> None:
     until("it to hold", lambda: site.ids(check_admission) == ["admission.refused"], timeout_seconds=120)
 
 
-def test_hooks_are_counted_as_helm_renders_them(site: Site) -> None:
-    """Those that an upgrade waits for, and not its tests."""
-    for name, events in (("migrate", "pre-install,pre-upgrade"), ("index", "post-upgrade"), ("check", "test")):
-        meta = {"name": name, "annotations": {"helm.sh/hook": events}}
-        pod = {"restartPolicy": "Never", "containers": [{"name": "x", "image": "x"}]}
-        job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": {"template": {"spec": pod}}}
-        site.write(f"templates/{name}.yaml", json.loads(json.dumps(job)))
-    assert site.helm._hooks(site.spec) == 2
+def test_hooks_are_counted_as_helm_renders_and_stores_them(site: Site) -> None:
+    """Those that an upgrade waits for, and not its tests; for a rollback, those of the revision that it returns to."""
+    write_hook(site, "back", "pre-rollback,post-rollback")
+    write_hook(site, "check", "test")
+    assert site.helm._upgrade_limit(site.spec, 60.0).extended() == 60.0 + 60.0
+    revision = site.upgrade()
+    assert site.helm._rollback_limit("shop.web", "default", revision, 60.0).extended() == 60.0 * 3 + 30.0
+    write_hook(site, "migrate", "pre-install,pre-upgrade")
+    write_hook(site, "index", "post-upgrade")
+    assert site.helm._upgrade_limit(site.spec, 60.0).extended() == 60.0 * 3 + 60.0
+
+
+def write_hook(site: Site, name: str, events: str) -> None:
+    """A Job of the chart that Helm runs at these events."""
+    meta = {"name": name, "annotations": {"helm.sh/hook": events}}
+    pod = {"restartPolicy": "Never", "containers": [{"name": "x", "image": "x"}]}
+    spec = {"template": {"spec": pod}}
+    site.write(f"templates/{name}.yaml", {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": spec})

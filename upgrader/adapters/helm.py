@@ -341,11 +341,6 @@ class HelmAdapter:
             f"Run: helm template {spec.name} {spec.chart} --values FILE",
         )
 
-    def _hooks(self, release: str, namespace: str, revision: int) -> str:
-        command = ["get", "hooks", release, "--namespace", namespace, "--revision", str(revision)]
-        found = self._read(lambda: self._command.run(command), release)
-        return _parsed(found, f"release '{release}': its hooks", f"Run: helm get hooks {release} -n {namespace}")
-
     def definitions(self, chart: Path) -> str:
         found = self._read(lambda: self._command.run(["show", "crds", str(chart)]), chart.name)
         return _parsed(found, f"chart {chart}: what is in its folder crds/", f"Run: helm show crds {chart}")
@@ -395,8 +390,11 @@ class HelmAdapter:
                     f"release: helm history {spec.name} -n {spec.namespace}",
                 ) from error
 
-        limit = HelmLimit(timeout_seconds, 2 * _GRACE_SECONDS, UPGRADES, lambda: self._rendered(spec, []))
+        limit = self._upgrade_limit(spec, timeout_seconds)
         return self._run(self._watched(work(), watch, spec.name, limit), spec.name)
+
+    def _upgrade_limit(self, spec: ReleaseSpec, timeout_seconds: float) -> HelmLimit:
+        return HelmLimit(timeout_seconds, 2 * _GRACE_SECONDS, UPGRADES, lambda: self._rendered(spec, []))
 
     def rollback(
         self,
@@ -416,10 +414,19 @@ class HelmAdapter:
             # Explicit: for a revision that Helm 3 wrote, Helm 4 would apply on the client's side, and then refuse
             # --force-conflicts, without which manual edits stay.
             command += ["--server-side=true", "--force-conflicts"]
-        limit = HelmLimit(timeout_seconds, _GRACE_SECONDS, ROLLBACKS, lambda: self._hooks(release, namespace, revision))
+        limit = self._rollback_limit(release, namespace, revision, timeout_seconds)
         with _revision_missing(release, namespace, revision):
             self._run(self._watched(self._command.run(command), watch, release, limit), release)
         return self.history(release, namespace)[-1]
+
+    def _rollback_limit(self, release: str, namespace: str, revision: int, timeout_seconds: float) -> HelmLimit:
+        command = ["get", "hooks", release, "--namespace", namespace, "--revision", str(revision)]
+
+        def stored() -> str:
+            found = self._read(lambda: self._command.run(command), release)
+            return _parsed(found, f"release '{release}': its hooks", f"Run: helm get hooks {release} -n {namespace}")
+
+        return HelmLimit(timeout_seconds, _GRACE_SECONDS, ROLLBACKS, stored)
 
     def uninstall(self, release: str, namespace: str, *, timeout_seconds: float) -> None:
         self._call(

@@ -65,7 +65,7 @@ UNDO_PAUSE_SECONDS = 15.0
 refuses an undo there is none: the controllers are examined at once."""
 
 REPLACEMENTS = 2
-"""How often a rollback replaces pods that are too slow for it: where that doesn't help, something else is slow."""
+"""How often a rollback replaces pods that are too slow for it: after that, something else is to blame."""
 
 _STOPS_LATER = (
     "the run was asked to stop, and will stop after this step: a change isn't ended halfway, so an active Helm "
@@ -352,7 +352,7 @@ class Runner:
                 if progress is not None and progress.stalled(error):
                     replaced = self._replace_newer(item, progress, error.message)
                     replacements += 1
-                    # Where that doesn't help, something else keeps it from beginning: Helm gets its whole time.
+                    # After that, something else keeps it from beginning: Helm gets its whole time.
                     progress = progress if replaced and replacements < REPLACEMENTS else None
                     if replaced or isinstance(error, RollbackStalled):
                         continue
