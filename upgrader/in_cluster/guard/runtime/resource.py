@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,8 @@ __all__ = ["Object", "Resource"]
 
 Object = Mapping[str, Any]
 """A Kubernetes object in its JSON form."""
+_PLAIN = re.compile("[A-Za-z0-9_.~-]*")
+"""Almost all names: `quote` leaves them as they are, and takes five times as long for it."""
 
 
 @dataclass(frozen=True)
@@ -27,4 +30,4 @@ class Resource:
         if self.namespaced and namespace:
             parts += ["namespaces", namespace]
         parts += [part for part in (self.plural, name, subresource) if part]
-        return "/" + "/".join(quote(part, safe="") for part in parts)
+        return "/" + "/".join(part if _PLAIN.fullmatch(part) else quote(part, safe="") for part in parts)
