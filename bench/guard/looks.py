@@ -76,7 +76,7 @@ async def _measured(protectors: int, pods_of_each: int) -> dict[str, list[float]
         for number in range(pods_of_each):
             api.put(PODS, _pod(name, number))
     cache, metrics = ProtectorCache(api, [], Tuning()), ProtectorMetrics(Metrics())
-    writer = ProtectorWriter(api, Tuning(), metrics, NewestProtectors(cache), YoungPods(cache), SilentCells(cache))
+    writer = ProtectorWriter(api, cache, metrics, NewestProtectors(cache), YoungPods(cache), SilentCells(cache))
     webhook = CellWebhook(_CELL, api, cache, writer, metrics, 5.0)
     aggregator = Aggregator(api, api, cache, _CELL, [], _Sure(api, "ops", "guard", "me"), metrics)
     pods = PodsOfCell(api, [], "", aggregator._pod_changed)

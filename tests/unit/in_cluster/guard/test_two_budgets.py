@@ -26,7 +26,7 @@ class World:
         api, counts = self.zones.api, ProtectorMetrics(self.zones.metrics)
         self.cache = ProtectorCache(api, [], Tuning(), clock=self._clock)
         young, silent = YoungPods(self.cache, self._clock), SilentCells(self.cache, self._clock, self._clock)
-        writer = ProtectorWriter(api, Tuning(), counts, NewestProtectors(self.cache), young, silent)
+        writer = ProtectorWriter(api, self.cache, counts, NewestProtectors(self.cache), young, silent)
         others = self.zones.budgets.refusal
         self.webhook = CellWebhook("a", api, self.cache, writer, counts, 5.0, is_own=True, others=others)
         leadership = Sure(api, "ops", "guard", "me")

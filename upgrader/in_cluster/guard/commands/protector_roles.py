@@ -65,7 +65,7 @@ async def protector_parts(
     parts.informers += cache.informers
     if answers:
         kept = NewestProtectors(cache), YoungPods(cache), SilentCells(cache)
-        writer = ProtectorWriter(core, own.defaults, counted, *kept)
+        writer = ProtectorWriter(core, cache, counted, *kept)
         seconds = settings.timeout_seconds * _SHARE
         for cell, kubeconfig in own.cells.items():
             its, is_own = await api_of(kubeconfig), kubeconfig is None

@@ -98,12 +98,14 @@ class ProtectorCache:
         self._listeners.append(changed)
 
     def read(self, item: Object) -> Protector:
-        """A protector from the API's object; raises InvalidSelector."""
-        return read(item, self._defaults)
+        """A protector from the API's object. The cached one isn't parsed again. Raises InvalidSelector."""
+        meta = item["metadata"]
+        held = self.get((meta.get("namespace", ""), meta["name"]))
+        return held.protector if held is not None and held.item is item else read(item, self._defaults)
 
     def _kept(self, item: dict[str, Any]) -> Held | _Unreadable:
         try:
-            return Held(_needed(item), self.read(item))
+            return Held(_needed(item), read(item, self._defaults))
         except (InvalidSelector, AttributeError, KeyError, TypeError, ValueError) as error:
             # The schema rejects what can't be parsed; the CustomResourceDefinition of others may not.
             meta = item["metadata"]

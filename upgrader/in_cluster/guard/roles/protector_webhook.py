@@ -21,14 +21,13 @@ from upgrader.in_cluster.guard.core.ledger import Judgement, Request, refusal
 from upgrader.in_cluster.guard.core.protector import (
     Protector,
     ProtectorRequest,
-    Tuning,
     judge,
     lost_already,
     misdirected,
     pod_of_delete,
     request_for,
 )
-from upgrader.in_cluster.guard.core.protector_object import read, status
+from upgrader.in_cluster.guard.core.protector_object import status
 from upgrader.in_cluster.guard.core.selectors import InvalidSelector
 from upgrader.in_cluster.guard.core.workloads import Pod, pod
 from upgrader.in_cluster.guard.guard_errors import ApiAway, ApiRefused, NotFound
@@ -54,8 +53,10 @@ Others = Callable[[AdmissionRequest], Awaitable[Answer | None]]
 class _Books:
     """A PodProtector stores its own reservations."""
 
-    def __init__(self, defaults: Tuning, metrics: ProtectorMetrics, young: YoungPods, silent: SilentCells) -> None:
-        self._defaults, self._metrics, self._young, self._silent = defaults, metrics, young, silent
+    def __init__(
+        self, protectors: ProtectorCache, metrics: ProtectorMetrics, young: YoungPods, silent: SilentCells
+    ) -> None:
+        self._protectors, self._metrics, self._young, self._silent = protectors, metrics, young, silent
         self.tries: dict[str, int] = {}
 
     @property
@@ -64,7 +65,7 @@ class _Books:
 
     def book_of(self, item: Object) -> Protector:
         try:
-            return read(item, self._defaults)
+            return self._protectors.read(item)
         except InvalidSelector as error:  # it was changed since the watch showed it
             meta = item["metadata"]
             what = f"PodProtector {meta['namespace']}/{meta['name']} can't be read: {error}"
@@ -96,13 +97,13 @@ class ProtectorWriter(LedgerWriter[Protector]):
     def __init__(
         self,
         core: Api,
-        defaults: Tuning,
+        protectors: ProtectorCache,
         metrics: ProtectorMetrics,
         newest: Memory,
         young: YoungPods,
         silent: SilentCells,
     ) -> None:
-        self._own, self._metrics = _Books(defaults, metrics, young, silent), metrics
+        self._own, self._metrics = _Books(protectors, metrics, young, silent), metrics
         super().__init__(core, self._own, newest)
 
     async def ask(self, budget: Key, request: Request, seconds: float) -> Judgement:
