@@ -41,6 +41,7 @@ BAD_ADDRESS = "010.20.30.40"
 STORED = "--feature-gates=StrictIPCIDRValidation=false,GenericWorkload=true"
 """As in releases before it was on by default: a Service with such an address may be in any older cluster."""
 GONE = "--runtime-config=scheduling.k8s.io/v1alpha2=true"
+HOOKS = Kind("admissionregistration.k8s.io/v1", "validatingwebhookconfigurations", namespaced=False)
 NAMESPACES = Kind("v1", "namespaces", namespaced=False)
 ADDED = ("rehearsal.added", "statefulsets.apps")
 DEFAULT = "spec.updateStrategy.rollingUpdate.maxUnavailable"
@@ -147,7 +148,7 @@ def seeded(tmp_path_factory: pytest.TempPathFactory, images: Path) -> Found:
         hook |= {"admissionReviewVersions": ["v1"]}
         made = item("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", "all", webhooks=[hook])
         refuse_plains(kube)
-        kube.create(Kind(made["apiVersion"], "validatingwebhookconfigurations", namespaced=False), made)
+        kube.create(HOOKS, made)
     sent = (
         Requests("jane", "kubectl", "scheduling.k8s.io/v1alpha2", "podgroups", ("list",), 1, ""),
         Requests("jane", "kubectl", "v1", "pods/eviction", ("create",), 1, ""),
@@ -314,6 +315,21 @@ def test_a_rule_that_the_target_does_not_compile_is_named(tmp_path: Path, images
     found = found_in(site.rehearse(site.server(TARGET, NEW_CEL), site.server(OLD)))
     assert ("rehearsal.create", "customresourcedefinitions.apiextensions.k8s.io") in found, found
     assert "rule compile error" in found["rehearsal.create", "ruleds.example.com"].reason, found
+
+
+def test_a_webhooks_condition_that_the_target_does_not_compile_is_named(tmp_path: Path, images: Path) -> None:
+    """No webhook is called, but its configuration is compared as any other object; so is one that stays in use."""
+    hook = {"clientConfig": WEBHOOK, "sideEffects": "None", "admissionReviewVersions": ["v1"]}
+    hook["rules"] = [{"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*"]}]
+    condition = {"name": "some", "expression": "object.metadata.finalizers.includes('x')"}
+    hooks = {"new": {**hook, "matchConditions": [condition]}, "plain": hook}
+    kind = "ValidatingWebhookConfiguration"
+    with storing(tmp_path, images, TARGET, NEW_CEL) as (site, kube):
+        for name, each in hooks.items():
+            kube.create(HOOKS, item(HOOKS.api_version, kind, name, webhooks=[{**each, "name": "any.example.com"}]))
+    found = found_in(site.rehearse(site.server(TARGET, NEW_CEL), site.server(OLD)))
+    resource = "validatingwebhookconfigurations.admissionregistration.k8s.io"
+    assert found["rehearsal.create", resource].names == ("new",), found
 
 
 def test_a_target_that_does_not_start_is_a_finding(ordinary: RehearsedData) -> None:

@@ -19,6 +19,9 @@ __all__ = ["CHANGED_FLAGS", "Server", "servers_of"]
 
 _API_SERVER = "kube-apiserver"
 _ADMISSION = "admission-control-config-file"
+_ENABLED = "enable-admission-plugins"
+_CALLING = ("MutatingAdmissionWebhook", "ValidatingAdmissionWebhook")
+"""Admission plugins that would call others. Without them, the webhooks' configurations are objects like all others."""
 _ENCRYPTION = "encryption-provider-config"
 _ETCD_PREFIX = "etcd-prefix"
 _KEPT = frozenset(
@@ -31,7 +34,7 @@ _KEPT = frozenset(
         "disable-admission-plugins",
         "emulated-version",
         "emulation-forward-compatible",
-        "enable-admission-plugins",
+        _ENABLED,
         _ENCRYPTION,
         _ETCD_PREFIX,
         "feature-gates",
@@ -50,6 +53,7 @@ _KEPT = frozenset(
 """The flags that decide what becomes of objects. No other is passed: some name sockets, servers, or files to write."""
 CHANGED_FLAGS = (
     "--authorization-mode=RBAC",
+    f"--disable-admission-plugins={','.join(_CALLING)}",
     "--enable-priority-and-fairness=false",
     "--etcd-compaction-interval=0",  # by default, a list that takes over five minutes can't be continued
     "--endpoint-reconciler-type=none",
@@ -125,7 +129,7 @@ def _commands(release: PlannedRelease, rendered: str, plan: Plan) -> dict[str, P
 
 def _server(command: PlannedCommand) -> Server:
     kept = [(each.name, each.value) for each in command.flags or () if each.name in _KEPT and not each.letter]
-    given = [(name, "true" if value is None else _expanded(command, value)) for name, value in kept]
+    given = [(name, "true" if value is None else _uncalling(name, _expanded(command, value))) for name, value in kept]
     on_disk = [(name, _on_disk(command, name, value)) for name, value in given]
     ranges = [value for name, value in given if name == "service-cluster-ip-range"]
     family = ipaddress.ip_network(ranges[-1].partition(",")[0], strict=False).version if ranges else 4
@@ -135,6 +139,11 @@ def _server(command: PlannedCommand) -> Server:
         tuple(value for name, value in on_disk if name == _ENCRYPTION),
         _prefix(dict(given).get(_ETCD_PREFIX, "/registry")),
     )
+
+
+def _uncalling(name: str, value: str) -> str:
+    """A flag's value without the plugins that are disabled: kube-apiserver refuses to start with one in both lists."""
+    return ",".join(each for each in value.split(",") if each.strip() not in _CALLING) if name == _ENABLED else value
 
 
 def _prefix(value: str) -> str:

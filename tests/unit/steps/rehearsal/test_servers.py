@@ -70,11 +70,30 @@ def test_both_versions_have_the_flags_that_decide_what_becomes_of_objects() -> N
 
 
 @pytest.mark.parametrize(
+    ("given", "left"),
+    [
+        (
+            "NodeRestriction,ValidatingAdmissionWebhook, MutatingAdmissionWebhook,PodSecurity",
+            "NodeRestriction,PodSecurity",
+        ),
+        ("NodeRestriction", "NodeRestriction"),
+        ("MutatingAdmissionWebhook", ""),
+    ],
+)
+def test_no_webhook_is_called(given: str, left: str) -> None:
+    """Their plugins are disabled, also where the cluster's flags enable them: both at once are refused."""
+    enabled = f"--enable-admission-plugins={given}"
+    found = servers_of(plan(after=TARGET.replace("--allow-privileged", f"'{enabled}'")))["target"].flags
+    assert f"--enable-admission-plugins={left}" in found
+    assert "--disable-admission-plugins=MutatingAdmissionWebhook,ValidatingAdmissionWebhook" in found
+
+
+@pytest.mark.parametrize(
     ("given", "prefix"),
     [("$(RANGE)", "/10.96.0.0/16"), ("other", "/other"), ("/other/", "/other"), ("/", ""), ("", "")],
 )
 def test_the_prefix_is_the_one_that_the_keys_have(given: str, prefix: str) -> None:
-    """As kube-apiserver reads it: with another, webhook configurations would stay in the copies."""
+    """As kube-apiserver reads it: with another, other servers' APIs would stay in the copies."""
     found = servers_of(plan(SERVER.replace("/other", given), TARGET.replace("/other", given)))
     assert found["current"].prefix == prefix
 
