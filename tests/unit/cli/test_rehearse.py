@@ -19,6 +19,7 @@ from upgrader.model.version import KubernetesVersion
 from upgrader.steps.backup.identity_file import write_identity
 from upgrader.steps.backup.verify import BackupFile
 from upgrader.steps.rehearsal.differences import Difference, findings_of
+from upgrader.steps.rehearsal.redacted import redacted
 from upgrader.steps.rehearsal.result import Result
 
 COUNTS = {
@@ -110,6 +111,14 @@ def test_names_are_left_out_where_others_read_it(monkeypatch: pytest.MonkeyPatch
         "podgroups.scheduling.k8s.io at version scheduling.k8s.io/v1",
     ]
     assert said[3] == "1 of custom-resource-1: object-3" and said[5].startswith("1 of namespaces: namespace-1.")
+
+
+def test_why_a_target_does_not_start_is_redacted() -> None:
+    """It names flags' paths, addresses and domains, which users chose. What Kubernetes declares stays."""
+    said = "it exited with code 1: open /etc/acme/keys.yaml or https://acme.example of acme.example.com: feature gate X"
+    result = Result("a", (Difference("start", "", said, 1, ()),), {}, 1.0, 1)
+    (found,) = redacted(result).differences
+    assert found.reason == "it exited with code 1: open … or … of … feature gate X"
 
 
 def test_where_it_was_compared(monkeypatch: pytest.MonkeyPatch) -> None:

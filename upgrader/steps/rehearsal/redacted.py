@@ -11,6 +11,8 @@ from upgrader.steps.rehearsal.result import Result
 __all__ = ["redacted"]
 
 _POLICY = re.compile(r"((?:Policy|policy) )(\S+)( with binding )?(\S+)?(?= denied request)")
+_GIVEN = re.compile(r"\S*(?:[/@]|\.\w)\S*")
+"""A path, an address, or a domain: a server that does not start names those that its flags have."""
 _KUBERNETES = ".k8s.io"
 
 
@@ -45,6 +47,8 @@ class _Names:
             return self._client(found)
         names = tuple(self._object(found.resource, each) for each in found.names)
         resource, reason = self._resource(found.resource), self._reason(found.reason)
+        if found.what == "start":
+            reason = _GIVEN.sub("…", reason)
         if found.what == "manifest-gone" and resource != found.resource:  # an apiVersion, which names its group
             reason = reason.rpartition("/")[2]
         return replace(found, resource=resource, reason=reason, names=names)
