@@ -11,6 +11,9 @@ from upgrader.onhost.common.questions import Failed
 __all__ = ["MARGIN_BYTES", "require_disk", "require_memory"]
 
 MARGIN_BYTES = 256 << 20
+_KUBELET = "/var/lib/kubelet"
+_EVICTED_BELOW = 10
+"""Percent: a kubelet evicts pods where less of the disk of its own folder is free (`nodefs.available`, by default)."""
 
 
 def require_memory(wanted: int) -> None:
@@ -25,10 +28,25 @@ def require_memory(wanted: int) -> None:
 
 
 def require_disk(folder: str, wanted: int) -> None:
-    """Raise Failed unless the disk of this folder, which may be missing yet, has so many bytes free, and some more."""
+    """Raise Failed unless the disk of this folder, which may be missing yet, has so many bytes free, and some more: as
+    many as a kubelet wants, if it is the same disk.
+    """
     there = folder
     while not os.path.isdir(there):
         there = os.path.dirname(there)
-    free = shutil.disk_usage(there).free
-    if free < wanted + MARGIN_BYTES:
-        raise Failed(f"{folder} has {free >> 20:,} MiB of free space, {(wanted + MARGIN_BYTES) >> 20:,} MiB are needed")
+    disk = shutil.disk_usage(there)
+    if disk.free < wanted + MARGIN_BYTES:
+        raise Failed(
+            f"{folder} has {disk.free >> 20:,} MiB of free space, {(wanted + MARGIN_BYTES) >> 20:,} MiB are needed"
+        )
+    evicted = disk.total * _EVICTED_BELOW // 100
+    if _has_kubelet(there) and disk.free < wanted + evicted:
+        raise Failed(
+            f"{folder} has {disk.free >> 20:,} MiB of free space, {(wanted + evicted) >> 20:,} MiB are needed: with "
+            f"less than {_EVICTED_BELOW} % free, the kubelet evicts pods"
+        )
+
+
+def _has_kubelet(folder: str) -> bool:
+    """Whether the disk of a folder is that of the kubelet."""
+    return os.path.isdir(_KUBELET) and os.stat(_KUBELET).st_dev == os.stat(folder).st_dev

@@ -46,7 +46,7 @@ def _no_memory(asked: dict[str, Any], _: pytest.MonkeyPatch) -> None:
 
 
 def _no_space(_: dict[str, Any], patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=0))
+    patch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=0, total=0))
 
 
 def _no_keys(asked: dict[str, Any], _: pytest.MonkeyPatch) -> None:

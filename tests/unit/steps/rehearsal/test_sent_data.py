@@ -152,7 +152,7 @@ class RehearsalMachine:
         patch.setattr(ready, "ctr", self._ctr)
         patch.setattr(os, "geteuid", lambda: 0)
         patch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
-        patch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=self.free))
+        patch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=self.free, total=0))
 
     def _ctr(self, *words: str, **_: float) -> subprocess.CompletedProcess[bytes]:
         if words[0] == "pull":
@@ -264,5 +264,5 @@ def test_no_data_is_read_where_there_is_no_room(
         assert told(0) == "it could reach eth0"
     monkeypatch.setattr(rehearse, "require_isolation", lambda: None)
     assert "of memory are available" in told(1 << 60)
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=0))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=0, total=0))
     assert "has 0 MiB of free space" in told(-room.MARGIN_BYTES)
