@@ -44,6 +44,11 @@ def print_rehearsal(rehearsed: Rehearsed, stream: TextIO | None = None) -> None:
         )
         if counts["requests"]:
             out.print(f" {counts['requests']:,} kinds of requests in the audit log were compared")
+        if counts.get("unserved"):
+            out.print(
+                f" {counts['unserved']:,} kinds were not: the running version does not serve them on the copy, such as "
+                "those of aggregated APIs"
+            )
         if counts["unproven"]:
             out.print(f" {counts['unproven']:,} of them prove nothing: the running version refuses them, too")
     out.print()

@@ -29,6 +29,7 @@ COUNTS = {
     "created": 1000,
     "manifests": 30,
     "requests": 7,
+    "unserved": 5,
     "unproven": 4,
 }
 GONE = Finding("rehearsal.gone", "error", "webs are stored", "2 of webs: a/b", "delete them")
@@ -53,6 +54,7 @@ def test_a_target_that_does_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "the target reads and writes every object as the running version does" in shown
     compared = "1,200 objects: 1,300 reads, 1,100 updates, 1,000 creations and 30 manifests of Helm releases were"
     assert f"{compared} compared in 41 s" in " ".join(shown.split())
+    assert "5 kinds were not: the running version does not serve them on the copy" in shown
     assert "4 of them prove nothing" in shown and "7 kinds of requests in the audit log were compared" in shown
 
 

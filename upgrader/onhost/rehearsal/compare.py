@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from upgrader.onhost.common.questions import Failed
 from upgrader.onhost.rehearsal.api import Api, Listed, Page, Resource
-from upgrader.onhost.rehearsal.clients import Request, unserved
+from upgrader.onhost.rehearsal.clients import Request, compared
 from upgrader.onhost.rehearsal.discovery import custom_resources, served
 from upgrader.onhost.rehearsal.helm_records import SELECTOR
 from upgrader.onhost.rehearsal.objects import key_of, owner
@@ -80,9 +80,12 @@ class Comparison:
             "created": 0,
             "manifests": 0,
             "requests": 0,
+            "unserved": 0,
             "unproven": 0,
         }
-        """`unproven`: what both versions refused, so that it says nothing about the upgrade."""
+        """`unserved`: requests of clients that the running version doesn't serve here. `unproven`: what both versions
+        refused, so that it says nothing about the upgrade.
+        """
 
     def findings(self) -> list[dict[str, Any]]:
         """Each with `what`, `resource`, `reason`, how many objects (`count`), and the `names` of some."""
@@ -109,10 +112,7 @@ class Comparison:
                     self._compare(pool, before[key], after.get(key), write=write)
             for key in sorted(after.keys() - before.keys()):
                 self._left(after[key][0])
-            for api_version, plural, verb, refused in unserved(self._current, self._target, self._of_clients):
-                why = "" if refused is None else self._requests.why(None, refused)
-                self._found.add("client", f"{api_version} {plural} {verb}", why)
-            self.counts["requests"] = sum(len(each.verbs) for each in self._of_clients)
+            self._clients()
             if write:
                 self._releases(pool, Manifests(self._requests, before, after, skipped), before)
         if self.counts["objects"] and not self._of_copy:
@@ -120,6 +120,16 @@ class Comparison:
                 "the running version serves none of the copy's objects, but only what it has made at its start: check "
                 "its --etcd-prefix. Nothing was compared"
             )
+
+    def _clients(self) -> None:
+        """Compare what clients send."""
+        self.counts["unserved"] = sum(len(each.verbs) for each in self._of_clients)
+        for each in compared(self._current, self._target, self._of_clients):
+            self.counts["requests"] += 1
+            self.counts["unserved"] -= 1
+            if not each.served:
+                why = "" if each.why is None else self._requests.why(None, each.why)
+                self._found.add("client", f"{each.api_version} {each.resource} {each.verb}", why)
 
     def _definitions(self, known: dict[tuple[str, str], list[Resource]]) -> list[dict[str, Any]]:
         """All CustomResourceDefinitions; `known`: what is served."""

@@ -64,7 +64,7 @@ def test_what_the_target_does_not_serve_is_found() -> None:
         "apps/v1 webs/scale update",
         "apps/v1 deployments/x create",
     }
-    assert counts["requests"] == 10
+    assert (counts["requests"], counts["unserved"]) == (7, 3), "what isn't served here may be another server's"
     assert compared(current, target)[1]["requests"] == 0
 
 

@@ -111,7 +111,16 @@ def test_what_only_the_target_refuses_is_a_finding() -> None:
         ("create", "deployments.apps"): (WHY, 1, ["default/one"]),
         ("update", "deployments.apps"): (WHY, 1, ["default/two"]),
     }
-    assert counts == {"objects": 2, "read": 2, "updated": 2, "created": 2, "manifests": 0, "requests": 0, "unproven": 0}
+    assert counts == {
+        "objects": 2,
+        "read": 2,
+        "updated": 2,
+        "created": 2,
+        "manifests": 0,
+        "requests": 0,
+        "unserved": 0,
+        "unproven": 0,
+    }
 
 
 def test_the_running_version_is_asked_only_about_what_the_target_refuses() -> None:
