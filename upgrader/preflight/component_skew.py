@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from upgrader.errors import UpgraderError
 from upgrader.model.components import COMPONENTS
 from upgrader.model.finding import Finding
 from upgrader.model.version import KUBELET_MINORS, KubernetesVersion
@@ -81,12 +80,10 @@ def _running(context: PreflightContext) -> Iterator[tuple[str, KubernetesVersion
 
 
 def _version(container: KubeObject) -> KubernetesVersion | None:
-    """None for an image without a version of Kubernetes as its tag."""
+    """None for an image without a version of Kubernetes as its tag: v0.36.2 is a project's that builds on it."""
     tag = str(container.get("image", "")).partition("@")[0].rpartition("/")[2].partition(":")[2]
-    try:
-        return KubernetesVersion.parse(tag)
-    except (UpgraderError, ValueError):
-        return None
+    found = KubernetesVersion.known(tag)
+    return found if found is not None and found.major else None
 
 
 def _listed(versions: Mapping[str, KubernetesVersion]) -> str:

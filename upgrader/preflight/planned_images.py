@@ -19,8 +19,10 @@ from upgrader.steps.release.planned_commands import planned_commands
 
 __all__ = ["check_planned_images"]
 
-_BEGINS = re.compile(r"v\d+\.\d+\.\d+(?=$|[-+._])")
-"""How a tag begins that names a version, a vendor's too: `v1.36.3-eks-1-36-5`."""
+_BEGINS = re.compile(r"v[1-9]\d*\.\d+\.\d+(?=$|[-+._])")
+"""How a tag begins that names a version, a vendor's too: `v1.36.3-eks-1-36-5`. A project's that builds on Kubernetes,
+v0.36.5, is none.
+"""
 
 
 def check_planned_images(context: PreflightContext) -> Iterator[Finding]:

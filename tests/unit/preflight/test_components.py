@@ -31,11 +31,12 @@ def proxies(world: World, tag: str) -> None:
     world.kube.put(DAEMONSETS, {"metadata": meta, "spec": {"template": {"spec": {"containers": containers}}}})
 
 
-def test_components_of_one_minor(world: World) -> None:
-    """Patches may differ; images of one's own names tell nothing."""
+@pytest.mark.parametrize("tag", ["stable", "v0.33.5"])
+def test_components_of_one_minor(world: World, tag: str) -> None:
+    """Patches may differ; images of one's own names, or of a project with own numbers, tell nothing."""
     runs(world, "kube-apiserver", "registry.k8s.io/kube-apiserver:v1.36.3")
     runs(world, "kube-scheduler", "example.com:5000/kube-scheduler:v1.36.1@sha256:aa")
-    runs(world, "kube-controller-manager", "example.com:5000/mine:stable")
+    runs(world, "kube-controller-manager", f"example.com:5000/mine:{tag}")
     proxies(world, "v1.34.0")
     assert world.find(check_components) == {}
 

@@ -34,10 +34,11 @@ def plan(world: World, image: str, before: str = "registry.k8s.io/kube-scheduler
         ("registry.k8s.io/kube-scheduler:v1.37.1", "registry.k8s.io/kube-scheduler:v1.36.3"),
         ("mirror.example:5000/kube-scheduler:v1.37.1-eks-1-37-2", "mirror.example:5000/kube-scheduler:v1.36.3-eks-1"),
         (f"registry.k8s.io/kube-scheduler{DIGEST}", f"registry.k8s.io/kube-scheduler{OTHER}"),
+        ("example.org/plugins/kube-scheduler:v0.37.2", "example.org/plugins/kube-scheduler:v0.36.5"),
     ],
 )
 def test_image_that_follows_the_target(world: World, image: str, before: str) -> None:
-    """By its tag, a vendor's too; or it is another digest than before."""
+    """By its tag, a vendor's too; or it is another digest than before, or another one of a project with own numbers."""
     plan(world, image, before)
     assert world.find(check_planned_images) == {}
 
@@ -48,6 +49,7 @@ def test_image_that_follows_the_target(world: World, image: str, before: str) ->
         "registry.k8s.io/kube-scheduler:v1.36.3",
         "mirror.example:5000/kube-scheduler:v1.36.3-eks-1-36-5",
         "mirror.example/kube-scheduler:stable",
+        "example.org/plugins/kube-scheduler:v0.36.5",
         f"registry.k8s.io/kube-scheduler{DIGEST}",
         f"registry.k8s.io/kube-scheduler:v1.37.1{DIGEST}",
     ],
