@@ -47,6 +47,7 @@ _CA_FOLDERS = (
 """As the charts have them by default."""
 
 _TOKENS = "token-auth-file"
+_SERVICES = "service-cluster-ip-range"
 CA_FOR_ALL = ("cluster-signing-cert-file", "cluster-signing-key-file")
 
 Values = dict[str, Any]
@@ -85,7 +86,7 @@ def _api_server(facts: KubeadmFacts, api: StaticPod, version: str, addresses: tu
         "port": int(_flag(api, "secure-port", "6443")),
         "extraAddresses": list(facts.client_addresses),
         **({"etcd": {"servers": servers}} if (servers := etcd_servers(api)) else {}),
-        "network": {"serviceSubnet": _flag(api, "service-cluster-ip-range", "10.96.0.0/12")},
+        "network": {"serviceSubnet": _services(api)},
         "serviceAccount": {"issuer": api.flags["service-account-issuer"][0]},
         "pki": {"hostPath": facts.certificates},
         **_ca_folders(api),
@@ -107,7 +108,7 @@ def _kubernetes(facts: KubeadmFacts, version: str, controllers: int) -> Values:
         "kubernetesVersion": version,
         "network": {
             "podSubnet": _flag(manager, "cluster-cidr", ""),
-            "serviceSubnet": _flag(manager, "service-cluster-ip-range", "10.96.0.0/12"),
+            "serviceSubnet": _flag(manager, _SERVICES, _services(facts.component("kube-apiserver"))),
             "clusterName": _flag(manager, "cluster-name", "kubernetes"),
         },
         "pki": {"hostPath": facts.certificates},
@@ -215,6 +216,11 @@ def _with_requests(resources: Mapping[str, Any]) -> Values:
     """A limit is the request, too, where there is none: the chart's default would take its place, and may exceed it."""
     requests = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
     return {**resources, "requests": requests} if requests else {**resources}
+
+
+def _services(api: StaticPod) -> str:
+    """The range of Services; without the flag, kube-apiserver's own."""
+    return _flag(api, _SERVICES, "10.0.0.0/24")
 
 
 def _flag(pod: StaticPod, name: str, default: str) -> str:

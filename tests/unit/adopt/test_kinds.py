@@ -231,6 +231,24 @@ def test_ip_families_are_kept(helm: HelmAdapter, services: str, pods: str, addre
     assert derived.values["kube-apiserver"]["endpoints"] == {"addresses": [address]}
 
 
+@pytest.mark.parametrize(
+    ("api", "expected"),
+    [
+        (kubeadm_pod("kube-apiserver", {"service-cluster-ip-range": "10.3.0.0/24"}), "10.3.0.0/24"),
+        (_without("kube-apiserver", "service-cluster-ip-range"), "10.0.0.0/24"),
+    ],
+    ids=["another one", "Kubernetes' own"],
+)
+def test_the_range_of_services_is_kube_apiservers(helm: HelmAdapter, api: StaticPod, expected: str) -> None:
+    """A kube-controller-manager that wasn't told it gets the one in use, and not kubeadm's: it leaves that out of the
+    range of pods. A kube-apiserver without the flag has a default of its own.
+    """
+    manager = _without("kube-controller-manager", "service-cluster-ip-range")
+    derived = _derived(helm, kubeadm_facts(api, manager))
+    for release in ("kube-apiserver", "kubernetes"):
+        assert derived.values[release]["network"]["serviceSubnet"] == expected
+
+
 def test_a_volume_whose_name_the_chart_uses_is_kept_under_another(helm: HelmAdapter) -> None:
     """`proxy` and `runtime` are volumes of the chart's own, `k8s-certs` one of kubeadm's that leads elsewhere here."""
     api = kubeadm_pod(
