@@ -63,8 +63,8 @@ def refuse_late(begin_by: datetime) -> None:
 
     if system_clock().now() > begin_by:
         raise Interrupted(
-            f"the run was to begin by {begin_by:%Y-%m-%d %H:%M}Z, so that its window has time for it and a rollback, but "
-            "its process started later; nothing was changed"
+            f"the run was to begin by {begin_by:%Y-%m-%d %H:%M}Z, so that its window has time for a rollback, too; but "
+            "its process started later, and nothing was changed"
         )
 
 

@@ -399,10 +399,11 @@ class Coordinator:
                 return self._found(cluster, "silent", attempt.silent)
             return self._found(cluster, "", "") if cluster.problem in ("unknown", "silent") else False
         assert cluster.since is not None and seen.result is not None, "it was begun, and has ended"
-        # A coordinator that was away for a night has not made the run any longer, and no other clock is trusted beyond
-        # this one: windows must have room for the longest runs.
-        now = self.clock.now()
-        seconds = max(0.0, (min(seen.result.time or now, now) - cluster.since).total_seconds())
+        # A coordinator that was away for a night, or a queue, has not made the run any longer, and no other clock is
+        # trusted beyond this one: windows must have room for the longest runs. Both times of a Job are by one clock.
+        now, ended = self.clock.now(), seen.result.time
+        began = (ended and seen.result.began) or cluster.since
+        seconds = max(0.0, min(((ended or now) - began).total_seconds(), (now - cluster.since).total_seconds()))
         self._end(cluster, cluster.attempt, seen.result, seconds)
         return True
 

@@ -26,6 +26,7 @@ __all__ = [
     "POD_KUBECONFIG",
     "TERMINATION",
     "Attempt",
+    "began_at",
     "digest_of",
     "end_of",
     "has_ended",
@@ -216,6 +217,12 @@ def has_ended(job: KubeObject) -> bool:
     """Whether it has no pod any more that runs, and gets no other."""
     conditions = (job.get("status") or {}).get("conditions") or ()
     return any(each["type"] in ("Complete", "Failed") and each["status"] == "True" for each in conditions)
+
+
+def began_at(job: KubeObject | None) -> datetime | None:
+    """When it began; of one that Kueue has let wait, when that ended. None if it hasn't, or is gone."""
+    time = ((job or {}).get("status") or {}).get("startTime")
+    return time_of(time) if time else None
 
 
 def newest_pod(pods: Sequence[KubeObject]) -> KubeObject | None:

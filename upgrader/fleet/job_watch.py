@@ -6,12 +6,13 @@ What a watch can't tell, a reader of single Jobs has to find out: `ended` says w
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from http import HTTPStatus
 from threading import Event, Thread
 from typing import Any
 
 from upgrader.errors import ApiError, UpgraderError
-from upgrader.fleet.job_objects import CAMPAIGN, JOBS, has_ended
+from upgrader.fleet.job_objects import CAMPAIGN, JOBS, began_at, has_ended
 from upgrader.ports import Clock, KubeChanges, KubeObject
 
 __all__ = ["JobWatch"]
@@ -46,8 +47,8 @@ class JobWatch:
         """`begin` has the work done beside the caller, until `close`."""
         self._kube, self._clock, self._begin = kube, clock, begin
         self._campaign = ""
-        self._jobs: dict[tuple[str, str], bool] = {}
-        """Namespace and name → whether it has ended."""
+        self._jobs: dict[tuple[str, str], KubeObject] = {}
+        """Namespace and name → what `_lean` keeps of it."""
         self._heard_at: float | None = None
         self._problem: ApiError | None = None
         self._patience, self._pause = _SILENT_SECONDS, _PAUSE_SECONDS
@@ -66,7 +67,12 @@ class JobWatch:
         if problem is not None and problem.status == HTTPStatus.FORBIDDEN:
             raise problem
         old = self._heard_at is None or self._clock.monotonic() - self._heard_at > _UNKNOWN_SECONDS
-        return None if old or problem is not None else self._jobs.get((namespace, name))
+        job = self._jobs.get((namespace, name))
+        return None if old or problem is not None or job is None else has_ended(job)
+
+    def began(self, namespace: str, name: str) -> datetime | None:
+        """When a Job began, as `began_at`; None also if it isn't known."""
+        return began_at(self._jobs.get((namespace, name)))
 
     def close(self) -> None:
         """Ask for nothing more. The connection ends with the next event, or after three minutes without any."""
@@ -79,8 +85,8 @@ class JobWatch:
         """
         labels = f"{CAMPAIGN}={self._campaign}"
         jobs, version = self._kube.listed(JOBS, labels=labels, keep=_lean)
-        found = {_key(job): has_ended(job) for job in jobs}
-        if any(ended and self._jobs.get(key) is False for key, ended in found.items()):
+        found = {_key(job): job for job in jobs}
+        if any(has_ended(job) and not has_ended(self._jobs.get(key, job)) for key, job in found.items()):
             self._patience = _DOUBTED_SECONDS
         self._jobs = found
         self._heard()
@@ -119,7 +125,7 @@ class JobWatch:
         if event["type"] == "DELETED":
             self._jobs.pop(_key(job), None)
         elif event["type"] != "BOOKMARK":
-            self._jobs[_key(job)] = has_ended(job)
+            self._jobs[_key(job)] = _lean(job)
         self._patience, self._pause = _SILENT_SECONDS, _PAUSE_SECONDS
         self._heard()
 
@@ -136,5 +142,5 @@ def _lean(job: Mapping[str, Any]) -> KubeObject:
     metadata, status = job["metadata"], job.get("status") or {}
     return {
         "metadata": {"namespace": metadata.get("namespace", ""), "name": metadata["name"]},
-        "status": {"conditions": status.get("conditions")},
+        "status": {"conditions": status.get("conditions"), "startTime": status.get("startTime")},
     }

@@ -237,7 +237,7 @@ class JobsExecutor:
             self._remove_secrets(mine.namespace, mine.cluster)
         for known in (self._looks, self._signs, self._sent):
             known.pop(attempt, None)
-        return replace(end, unread=unread) if end else None
+        return replace(end, unread=unread, began=self.watch.began(mine.namespace, mine.name)) if end else None
 
     def _attempt(self, attempt: Path) -> Attempt:
         """`runs/CAMPAIGN/clusters/CLUSTER/NUMBER`."""

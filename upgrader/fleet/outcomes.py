@@ -32,6 +32,8 @@ class CommandEnd:
     why: str = ""
     time: datetime | None = None
     """When it said so."""
+    began: datetime | None = None
+    """When it stopped waiting for its turn, as in a queue of Jobs; None: it didn't wait, or that isn't known."""
     unread: str = ""
     """Why the cluster's journal can't be read, so that only the exit code is known; "": it is in the cluster folder."""
 
@@ -82,6 +84,8 @@ class Result:
     """Whether the run has no end, or none that is known, so that it is to be resumed; its outcome is `interrupted`."""
     time: datetime | None = None
     """When it ended; None: unknown."""
+    began: datetime | None = None
+    """As of `CommandEnd`."""
 
 
 def result_of(
@@ -96,7 +100,7 @@ def result_of(
     may be of the next one, which was blocked, or was begun and has no end.
     """
     if end is not None and end.unread:
-        return replace(_by_exit_code(end, cluster, folder / "runs", target, resumed), time=end.time)
+        return replace(_by_exit_code(end, cluster, folder / "runs", target, resumed), time=end.time, began=end.began)
     runs = folder / "runs"
     begun = _begun(runs, before, resumed)
     unnamed = _open_run(runs, begun, end) if end and end.run else None
@@ -107,7 +111,8 @@ def result_of(
     time = end.time if end else run.state.updated if run else None
     ended = end is not None and bool(end.run) and end.exit_code not in (0, 6, 130)
     unknown = None if ended else _unknown(name, run, cluster)
-    return replace(unknown or _known(end, cluster, run, target, resumed), time=time)
+    began = end.began if end else None
+    return replace(unknown or _known(end, cluster, run, target, resumed), time=time, began=began)
 
 
 def _begun(runs: Path, before: str, resumed: str) -> str:

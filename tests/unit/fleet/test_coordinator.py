@@ -744,6 +744,23 @@ def test_end_in_the_future(machine: Machine, monkeypatch: pytest.MonkeyPatch) ->
     assert 0 < state.seconds[0] <= (machine.clock.now() - began).total_seconds()
 
 
+@pytest.mark.parametrize("ahead", [timedelta(hours=-1), timedelta(), timedelta(hours=1)])
+def test_seconds_of_a_job_by_its_own_clock(machine: Machine, monkeypatch: pytest.MonkeyPatch, ahead: timedelta) -> None:
+    """A management cluster whose clock is wrong makes no run shorter or longer, and a queue is no part of one."""
+    end = machine.end
+
+    def told(attempt: Path) -> CommandEnd | None:
+        said, now = end(attempt), machine.clock.now() + ahead
+        return replace(said, time=now, began=now - timedelta(minutes=10)) if said else None
+
+    monkeypatch.setattr(machine, "end", told)
+    one = coordinator(machine, begun(machine))
+    look_until(one, lambda state: state.clusters["a"].phase == "running")
+    machine.clock.sleep(3000)
+    state = look_until(one, lambda state: state.clusters["a"].phase == "succeeded")
+    assert state.seconds == (600.0,)
+
+
 @pytest.mark.parametrize("pins", [Pins("2", "c", "p"), Pins("1", "d", "p"), Pins("1", "c", "q")])
 def test_another_upgrader_in_the_middle(machine: Machine, pins: Pins) -> None:
     """A program that was replaced during the campaign begins and resumes nothing; with the old one it goes on."""

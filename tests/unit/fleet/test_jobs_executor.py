@@ -261,6 +261,19 @@ def test_end_of_a_job(site: Site) -> None:
     assert not site.kube.list(SECRETS, SPACE)
 
 
+def test_time_in_a_queue_is_no_part_of_a_run(site: Site) -> None:
+    """Kueue has let the Job wait: its run began with the Job's start, as far as the watch has told it."""
+    site.start()
+    site.failed("r")
+    end = site.executor.end(site.attempt)
+    assert end is not None and end.began is None
+    status = {**failed(), "startTime": "2026-01-01T03:00:00Z"}
+    site.kube.patch(JOBS, site.job()["metadata"]["name"], {"status": status}, SPACE)
+    assert not site.followed()
+    end = site.executor.end(site.attempt)
+    assert end is not None and end.began == datetime(2026, 1, 1, 3, tzinfo=UTC)
+
+
 @pytest.mark.parametrize(("damaged", "unread"), [("20251201T000000-v1.36.3", ""), ("20260102T000000-v1.37.1", "bad")])
 def test_damaged_journal_at_the_end_of_a_job(site: Site, damaged: str, unread: str) -> None:
     """One of an older run than the one that a pod names is no reason not to read that one's; a later one, as of the
