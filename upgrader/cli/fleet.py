@@ -16,7 +16,7 @@ from upgrader.cli.notices import say
 from upgrader.cli.output import TEXT_OR_JSON
 from upgrader.cli.questions import confirm
 from upgrader.cli.report import show_page
-from upgrader.errors import Blocked, UpgraderError, UsageError
+from upgrader.errors import Blocked, Interrupted, UpgraderError, UsageError
 
 if TYPE_CHECKING:
     from upgrader.fleet.decide import Decision
@@ -142,7 +142,11 @@ def run(folder: Path, anew: bool, executor: ExecutorName | None, yes: bool) -> N
         shown.doing("")
         if over := coordinator.over:
             say("The newest campaign is done, and no file has changed since: nothing to do (--new starts another one).")
-        decision, state = coordinator.look() if over else coordinator.run(show)
+        try:
+            decision, state = coordinator.look() if over else coordinator.run(show)
+        except KeyboardInterrupt as stopped:
+            remedy = "Runs in progress continue without it. To continue the campaign: upgrader fleet run"
+            raise Interrupted("interrupted", remedy=remedy) from stopped
     refuse_unfinished(coordinator.fleet, decision, state)
     if not over:
         left_out = first_few([each.name for each in state.clusters.values() if each.phase == "skipped"])

@@ -279,6 +279,18 @@ def ran(folder: Path, cluster: str, outcome: RunOutcome | None) -> None:
     journal.close()
 
 
+def test_interrupted_campaign_says_how_it_goes_on(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commands of a cluster's run, which the fleet's folder can't answer, aren't shown."""
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Coordinator, "run", stop)
+    with pytest.raises(Interrupted) as stopped:
+        fleet(folder, "run", "--yes")
+    assert "Runs in progress continue" in stopped.value.remedy and "upgrader fleet run" in stopped.value.remedy
+
+
 def test_new_campaign_forgets_no_run(folder: Path) -> None:
     """Clusters with a run without an end, or whose journal doesn't say, are named before a campaign begins."""
     ran(folder, "b", None)
