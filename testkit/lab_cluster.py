@@ -161,8 +161,9 @@ class LabCluster:
         return sorted(run.name for run in self._run_folders())
 
     def _run_folders(self) -> list[Path]:
-        """Without those that are being removed, which have other names."""
-        return [run for run in (self.folder / "runs").glob("*/") if not run.name.startswith(".")]
+        """Without those that are being removed, which have other names, and those whose run has written nothing yet."""
+        journals = (self.folder / "runs").glob("*/journal.jsonl")
+        return [journal.parent for journal in journals if not journal.parent.name.startswith(".")]
 
     def change_values(self, release: str, changes: Mapping[str, Any]) -> None:
         """Merge `changes` into `values/RELEASE.yaml`; lists and other values that aren't mappings are replaced."""
