@@ -29,6 +29,10 @@ metrics at another address, and a refusal that named no reason.
 
 From sighupio/fury-kubernetes-on-premises on, they are a third set, which was chosen and tried on the same day. One of
 these thirty went wrong at first: a variable in `--secure-port`.
+
+From the first of kubernetes-sigs/kubespray on, they are a fourth set, which was chosen and tried on the same day. Five
+of these thirty went wrong at first: the tag of a scheduler with plugins, a vendor's version in a label, a file of
+kube-vip at `/etc/hosts`, annotations of the kubelet's own, and a range of Services that was made up.
 """
 
 
