@@ -116,7 +116,7 @@ def test_pools_that_wait_for_a_person(tmp_path: Path, approval: str, gpu: str, f
         ("nodes: {source: {kind: packages}, pools: [{name: gpu}]}", "pool 'gpu' needs a key 'selector'"),
         ("nodes: {source: {kind: packages}, pools: [{name: Gpu}]}", "is not a pool's name"),
         ("nodes: {source: {kind: packages}, pools: [{name: workers, selector: {a: b}}]}", "has no key 'selector'"),
-        ("nodes: {source: {kind: packages}, pools: [{name: controllers, selector: {a: b}}]}", "one node at a time"),
+        ("nodes: {source: {kind: packages}, pools: [{name: controllers, selector: {a: b}}]}", "one at a time"),
         ("nodes: {source: {kind: packages}, pools: [{name: workers}, {name: workers}]}", "two pools are named"),
         ("nodes: {source: {kind: packages}, drain: {onBlocked: pray}}", "onBlocked"),
         *(
