@@ -32,6 +32,7 @@ _EVENTS = Kind("v1", "events")
 _SELECTOR = ",".join(f"{key}={value}" for key, value in LABELS.items())
 
 _POLL_SECONDS = 1.0
+"""From an answer to the next question, whatever is created and removed between them."""
 _REQUESTS_AT_ONCE = 8
 """Of a hundred nodes that pull together, one after the other would wait longer for its pod than for a small image."""
 _LEFT_BEHIND_SECONDS = 60.0
@@ -94,7 +95,7 @@ class ImagePulls:
         """
         waiting, active, done = list(nodes.items())[::-1], dict[str, _NodePull](), list[tuple[str, ImageStatus]]()
         at_once = self.settings.at_once(len(nodes))
-        noted = self.clock.monotonic()
+        noted = looked = self.clock.monotonic()
         try:
             while waiting or active:
                 begun = []
@@ -103,8 +104,10 @@ class ImagePulls:
                     active[node] = _NodePull(node, pods, self.clock.monotonic())
                     begun.append(active[node])
                 self._create(begun)
-                self.clock.sleep(_POLL_SECONDS)
+                # To remove the pods of many nodes, and create the next ones, may have taken as long.
+                self.clock.sleep(max(0.0, looked + _POLL_SECONDS - self.clock.monotonic()))
                 read = self._read(active)
+                looked = self.clock.monotonic()
                 ended = [pull for pull in active.values() if not pull.missing() and pull.last]
                 done += [(pull.node, status) for pull in ended for status in pull.last.values()]
                 self._end(ended, active)
