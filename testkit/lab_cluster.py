@@ -152,18 +152,18 @@ class LabCluster:
         return (newest / "report.html").read_text()
 
     def journal(self) -> list[Mapping[str, Any]]:
-        """`journal.jsonl` of the newest run."""
+        """`journal.jsonl` of the newest run; empty as long as that has written nothing."""
         newest = max(self._run_folders(), key=lambda run: run.stat().st_mtime)
-        return [json.loads(line) for line in (newest / "journal.jsonl").read_text().splitlines()]
+        written = newest / "journal.jsonl"
+        return [json.loads(line) for line in written.read_text().splitlines()] if written.is_file() else []
 
     def runs(self) -> list[str]:
         """The names of all runs so far."""
         return sorted(run.name for run in self._run_folders())
 
     def _run_folders(self) -> list[Path]:
-        """Without those that are being removed, which have other names, and those whose run has written nothing yet."""
-        journals = (self.folder / "runs").glob("*/journal.jsonl")
-        return [journal.parent for journal in journals if not journal.parent.name.startswith(".")]
+        """Without those that are being removed, which have other names."""
+        return [run for run in (self.folder / "runs").glob("*/") if not run.name.startswith(".")]
 
     def change_values(self, release: str, changes: Mapping[str, Any]) -> None:
         """Merge `changes` into `values/RELEASE.yaml`; lists and other values that aren't mappings are replaced."""
