@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -319,7 +320,7 @@ def test_a_rule_that_the_target_does_not_compile_is_named(tmp_path: Path, images
 
 def test_a_webhooks_condition_that_the_target_does_not_compile_is_named(tmp_path: Path, images: Path) -> None:
     """No webhook is called, but its configuration is compared as any other object; so is one that stays in use."""
-    hook = {"clientConfig": WEBHOOK, "sideEffects": "None", "admissionReviewVersions": ["v1"]}
+    hook: dict[str, Any] = {"clientConfig": WEBHOOK, "sideEffects": "None", "admissionReviewVersions": ["v1"]}
     hook["rules"] = [{"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*"]}]
     condition = {"name": "some", "expression": "object.metadata.finalizers.includes('x')"}
     hooks = {"new": {**hook, "matchConditions": [condition]}, "plain": hook}
@@ -332,11 +333,18 @@ def test_a_webhooks_condition_that_the_target_does_not_compile_is_named(tmp_path
     assert found["rehearsal.create", resource].names == ("new",), found
 
 
-def test_a_target_that_does_not_start_is_a_finding(ordinary: RehearsedData) -> None:
+@pytest.mark.parametrize(
+    ("flag", "said"),
+    [
+        ("--no-such-flag=1", "unknown flag"),
+        ("--feature-gates=NoSuchGate=true", "unrecognized feature gate: NoSuchGate"),
+    ],
+)
+def test_a_target_that_does_not_start_is_a_finding(ordinary: RehearsedData, flag: str, said: str) -> None:
     """With its last words."""
     site = ordinary
-    found = found_in(site.rehearse(site.server(OLD), site.server(TARGET, "--no-such-flag=1")))
-    assert found.keys() == {("rehearsal.start", "")} and "unknown flag" in found["rehearsal.start", ""].reason, found
+    found = found_in(site.rehearse(site.server(OLD), site.server(TARGET, flag)))
+    assert found.keys() == {("rehearsal.start", "")} and said in found["rehearsal.start", ""].reason, found
 
 
 def test_keys_of_a_plugin_are_unknown(ordinary: RehearsedData) -> None:
