@@ -54,6 +54,7 @@ def _has_kms(text: bytes, folder: Path, capsys: pytest.CaptureFixture[str], patc
         "incoming": None,
         "snapshot": "",
         "seconds": 1,
+        "memory": 1,
         "servers": {"target": server},
     }
     (folder / "work").mkdir(mode=0o700, exist_ok=True)
