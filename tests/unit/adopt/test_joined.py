@@ -80,9 +80,10 @@ def test_cluster_that_was_never_adopted_is_adopted_as_a_whole() -> None:
     kube.put(DEPLOYMENTS, {"metadata": {"name": "kube-apiserver", "labels": {}}}, "kube-system")
     with pytest.raises(Blocked, match="not adopted yet"):
         running_version(kube)
-    labels = {"app.kubernetes.io/version": "v1.36.3"}
-    kube.put(DEPLOYMENTS, {"metadata": {"name": "kube-apiserver", "labels": labels}}, "kube-system")
-    assert running_version(kube) == V136
+    for label in ("v1.36.3", "v1.36.3_vmware.1"):  # a label can't have the plus sign of a vendor's version
+        labels = {"app.kubernetes.io/version": label}
+        kube.put(DEPLOYMENTS, {"metadata": {"name": "kube-apiserver", "labels": labels}}, "kube-system")
+        assert running_version(kube) == V136
     with pytest.raises(Blocked, match="on every controller") as caught:
         joined([controller("controller-1", "kube-scheduler"), controller("controller-2", "kube-scheduler")])
     assert caught.value.remedy.endswith("upgrader adopt")
