@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import takewhile
 from pathlib import Path
@@ -21,15 +21,15 @@ from upgrader.config.fleet_files import FLEET, INVENTORY
 from upgrader.config.yaml_document import shown
 from upgrader.engine.journal.atomic import write_atomic
 from upgrader.engine.journal.decode import UnknownEvent
-from upgrader.engine.journal.journal_file import JOURNAL, Journal, first_line, read_journal
-from upgrader.engine.journal.record import plain, time_of
+from upgrader.engine.journal.journal_file import JOURNAL, Journal, JournalPlace, first_line, read_further
+from upgrader.engine.journal.record import Record, plain, time_of
 from upgrader.errors import UsageError
 from upgrader.fleet.events import EVENTS, REQUESTS, CampaignEvent, CampaignStarted, Request
 from upgrader.fleet.state import CampaignState, fold
 from upgrader.model.json_values import from_json
 from upgrader.ports import Clock
 
-__all__ = ["INPUTS", "KUBECONFIG", "Campaign", "begin", "fleet_files", "newest_campaign"]
+__all__ = ["INPUTS", "KUBECONFIG", "Campaign", "CampaignReader", "begin", "fleet_files", "newest_campaign"]
 
 INPUTS, KUBECONFIG = "inputs", "kubeconfig"
 """Beside the attempts of a cluster: what its run in progress works with, as copies."""
@@ -62,7 +62,7 @@ class Campaign:
 
     def journaled(self) -> CampaignState:
         """What the journal says. Raises UsageError for one that isn't valid, or is of a newer version."""
-        return fold(self._events())
+        return CampaignReader(self).journaled()
 
     def state(self) -> CampaignState:
         """What the journal and the requests that aren't in it yet say.
@@ -73,16 +73,6 @@ class Campaign:
         return fold(
             ((each.time, each.request) for each in self._asked() if each.path.stem not in state.requests), state
         )
-
-    def _events(self) -> Iterator[tuple[datetime, CampaignEvent]]:
-        path = self.folder / JOURNAL
-        for record in read_journal(path, EVENTS):
-            if isinstance(record.event, UnknownEvent):
-                raise UsageError(
-                    f"{path}:{record.seq + 1}: an event of type {record.event.type}, which this version doesn't know",
-                    remedy="Use the version of upgrader that wrote it.",
-                )
-            yield record.time, cast(CampaignEvent, record.event)
 
     def changed_files(self, folder: Path) -> str:
         """`FILE:LINE:`, and that it differs from what the campaign was begun with; "" where nothing does."""
@@ -149,6 +139,32 @@ class Campaign:
     def reopen(self, clock: Clock) -> Journal:
         """Continue its journal; the caller holds the folder's lock. Raises UsageError."""
         return Journal.reopen(self.folder / JOURNAL, clock, events=EVENTS, goes_on=_GOES_ON)
+
+
+@dataclass
+class CampaignReader:
+    """Reads a campaign's journal again and again, each line once: of 1,000 clusters, it has thousands of lines."""
+
+    campaign: Campaign
+    _place: JournalPlace = field(default_factory=JournalPlace)
+    _state: CampaignState = field(default_factory=CampaignState)
+
+    def journaled(self) -> CampaignState:
+        """As `Campaign.journaled`."""
+        path = self.campaign.folder / JOURNAL
+        records, place = read_further(path, self._place, EVENTS)
+        self._state, self._place = fold(_events(path, records), self._state), place
+        return self._state
+
+
+def _events(path: Path, records: Iterable[Record]) -> Iterator[tuple[datetime, CampaignEvent]]:
+    for record in records:
+        if isinstance(record.event, UnknownEvent):
+            raise UsageError(
+                f"{path}:{record.seq + 1}: an event of type {record.event.type}, which this version doesn't know",
+                remedy="Use the version of upgrader that wrote it.",
+            )
+        yield record.time, cast(CampaignEvent, record.event)
 
 
 def fleet_files(folder: Path) -> dict[str, bytes]:

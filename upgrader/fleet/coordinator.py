@@ -19,7 +19,7 @@ from upgrader.engine.journal.journal_file import Journal
 from upgrader.engine.journal.record import plain
 from upgrader.errors import UpgraderError, UsageError
 from upgrader.fleet.approved_copies import remove_copies
-from upgrader.fleet.campaigns import INPUTS, KUBECONFIG, Campaign
+from upgrader.fleet.campaigns import INPUTS, KUBECONFIG, Campaign, CampaignReader
 from upgrader.fleet.causes import cause_of
 from upgrader.fleet.cluster_checks import Found, Questions
 from upgrader.fleet.clusters import keep_kubeconfig
@@ -171,8 +171,13 @@ class Coordinator:
     """What begins a cluster's next run, and its arguments: it may have taken longer than a look waits."""
     _last_signs: dict[Path, datetime] = field(default_factory=dict)
     """When an attempt is known to have written something last."""
+    _reader: CampaignReader = field(init=False)
+    """Of the journal, which only this coordinator writes."""
     _known: CampaignState | None = None
-    """What the journal says, which only this coordinator writes."""
+    """What the journal says."""
+
+    def __post_init__(self) -> None:
+        self._reader = CampaignReader(self.campaign)
 
     @property
     def over(self) -> bool:
@@ -191,16 +196,16 @@ class Coordinator:
 
     def look(self) -> tuple[Decision, CampaignState]:
         """Take in what has happened, do what is to be done, and say what is waited for."""
-        state = self._known or self.campaign.journaled()
+        state = self._known or self._reader.journaled()
         if self.campaign.take_requests(self.journal, state) | self._collect(state):
-            state = self.campaign.journaled()
+            state = self._reader.journaled()
         decision = self._decide(state)
         if self._act(decision, state):
-            state = self.campaign.journaled()
+            state = self._reader.journaled()
             decision = self._decide(state)
         if decision.done and state.ended is None:
             self.journal.emit(CampaignEnded(self.campaign.name))
-            state = self.campaign.journaled()
+            state = self._reader.journaled()
             decision = self._decide(state)
         self._known = state
         return decision, state
@@ -507,7 +512,7 @@ class Coordinator:
                 continue
             # A pause, or an edit, may have come since; and a window may have closed.
             if self.clock.monotonic() - decided > _FRESH_SECONDS:
-                decided, decision = self.clock.monotonic(), self._decide(self.campaign.journaled())
+                decided, decision = self.clock.monotonic(), self._decide(self._reader.journaled())
             stopped = stopped or self.campaign.is_asked or self._holds(state, start, fresh_seconds)
             fresh_seconds = _FRESH_SECONDS  # of those that begin in one look, only the first reads the program
             if stopped or start not in decision.starts:

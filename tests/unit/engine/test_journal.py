@@ -17,7 +17,7 @@ import pytest
 from testkit.fakes.clock import FakeClock
 from upgrader.engine.journal import journal_file, read_schema_2
 from upgrader.engine.journal.decode import UnknownEvent, event_from
-from upgrader.engine.journal.journal_file import Journal, parse_journal, read_journal
+from upgrader.engine.journal.journal_file import Journal, JournalPlace, parse_journal, read_further, read_journal
 from upgrader.engine.journal.json_schema import render
 from upgrader.engine.journal.record import TEXT_CHARACTERS
 from upgrader.engine.state.event_fold import fold
@@ -387,6 +387,25 @@ def test_schema_is_current_and_real_journals_keep_to_it(tmp_path: Path) -> None:
     assert [error.message for line in lines for error in validator.iter_errors(line)] == []
     lines[1]["data"]["restore_point"]["revision"] = "4"
     assert not validator.is_valid(lines[1]), "a schema that anything fits would prove nothing"
+
+
+def test_journal_that_grows_is_read_further(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each whole line once; damage is found, and named by its line, as if all were read at once."""
+    whole = write(tmp_path / "whole", *STORY).read_bytes()
+    path, place, found = tmp_path / "journal.jsonl", JournalPlace(), []
+    lines = whole.splitlines(keepends=True)
+    for end in range(0, len(whole) + 100, 100):  # also in the middle of lines
+        path.write_bytes(whole[:end])
+        records, place = read_further(path, place)
+        found += [each.event for each in records]
+    assert tuple(found) == STORY and place.size == len(whole)
+    _, place = read_further(write(tmp_path / "two", *STORY[:2]), JournalPlace())
+    path.write_bytes(b"".join([*lines[:3], lines[3].replace(b"nodes", b"nodez")]))
+    with pytest.raises(UsageError, match=r"journal.jsonl:4: .* its checksum is wrong"):
+        read_further(path, place)
+    monkeypatch.setattr(journal_file, "MOST_BYTES", 100)
+    with pytest.raises(UsageError, match="can't be read: it has more than 100 bytes"):
+        read_further(path, place)
 
 
 def test_journal_that_is_not_there(tmp_path: Path) -> None:

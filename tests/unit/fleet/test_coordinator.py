@@ -30,7 +30,7 @@ from testkit.fleet_machine import (
 )
 from testkit.waiting import stretched, until
 from tests.unit.fleet.test_open_runs import write_later
-from upgrader.engine.journal import record
+from upgrader.engine.journal import journal_file, record
 from upgrader.engine.journal.journal_file import JOURNAL, Journal
 from upgrader.errors import ApiError, ApiUnavailable, UsageError
 from upgrader.fleet import coordinator as module
@@ -40,6 +40,7 @@ from upgrader.fleet.clusters import Answer, Answered
 from upgrader.fleet.coordinator import LOOK_SECONDS, SILENT_SECONDS, goes_on
 from upgrader.fleet.decide import ANSWER_SECONDS, Decision, Wait
 from upgrader.fleet.events import (
+    EVENTS,
     CampaignStarted,
     ClusterEnded,
     ClusterSkipped,
@@ -81,6 +82,23 @@ def test_campaign_to_its_end(machine: Machine) -> None:
     assert list(kubeconfig.parent.iterdir()) == [kubeconfig.with_name("1")], "no credentials stay behind, and no copies"
     assert (state.ended - campaign.state().started).total_seconds() >= 180  # type: ignore[operator]
     assert newest_campaign(machine.folder) == campaign
+
+
+def test_each_line_of_the_journal_is_read_once(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each look would read thousands of them in a campaign of 1,000 clusters."""
+    campaign, read = begun(machine), 0
+    one = coordinator(machine, campaign)
+
+    def counted(*arguments: Any) -> Any:
+        nonlocal read
+        read += arguments[-1] is EVENTS  # and not of a cluster's run
+        return record.checked(*arguments)
+
+    monkeypatch.setattr(journal_file, "checked", counted)
+    assert one.run(lambda *_: None)[0].done
+    monkeypatch.undo()
+    lines = len((campaign.folder / JOURNAL).read_bytes().splitlines())
+    assert lines - 1 <= read <= lines and one.over
 
 
 def test_run_in_a_window_says_until_when_it_may_begin(machine: Machine) -> None:

@@ -6,6 +6,7 @@ line: a partly trusted journal is worse than none. `record.py` defines the forma
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from upgrader.config.plain_file import read_plain
+from upgrader.config.plain_file import open_plain, read_plain
 from upgrader.engine.journal.atomic import sync_folder
 from upgrader.engine.journal.decode import EVENTS
 from upgrader.engine.journal.glance import JOURNAL, MOST_BYTES, first_line
@@ -23,7 +24,17 @@ from upgrader.errors import JournalError, UsageError
 from upgrader.model.event import GateChecked, Note
 from upgrader.ports import Clock
 
-__all__ = ["DETAIL_BYTES", "JOURNAL", "Journal", "each_record", "first_line", "parse_journal", "read_journal"]
+__all__ = [
+    "DETAIL_BYTES",
+    "JOURNAL",
+    "Journal",
+    "JournalPlace",
+    "each_record",
+    "first_line",
+    "parse_journal",
+    "read_further",
+    "read_journal",
+]
 
 DETAIL_BYTES = 4 * 2**20
 """The size from which a journal takes only steps and how they ended: no gate checks, no notes."""
@@ -32,12 +43,12 @@ _FULL = f"The journal has reached {DETAIL_BYTES // 2**20} MiB: further notes and
 
 
 @dataclass(frozen=True)
-class _End:
+class JournalPlace:
     """Where the next record goes: its number, the checksum of the one before, and the file's size."""
 
-    seq: int
-    checksum: str
-    size: int
+    seq: int = 0
+    checksum: str = ""
+    size: int = 0
 
 
 class Journal:
@@ -64,7 +75,7 @@ class Journal:
         self._failure: JournalError | None = None
         self._seen: dict[tuple[str, str], tuple[str, str]] = {}
         self._file = _new(path) if file is None else file
-        self._end = _End(seq, checksum, os.fstat(self._file).st_size)
+        self._end = JournalPlace(seq, checksum, os.fstat(self._file).st_size)
         self._full = self._end.size >= DETAIL_BYTES
 
     @classmethod
@@ -118,7 +129,7 @@ class Journal:
             while rest:
                 rest = rest[os.write(self._file, rest) :]
             os.fsync(self._file)
-            self._end = _End(end.seq + 1, checksum, end.size + len(line))
+            self._end = JournalPlace(end.seq + 1, checksum, end.size + len(line))
         except OSError as error:
             self._truncate()
             self._failure = JournalError(
@@ -153,6 +164,24 @@ def read_journal(path: Path, events: Mapping[str, type[Any]] = EVENTS) -> tuple[
     return parse_journal(_content(path), str(path), events)
 
 
+def read_further(
+    path: Path, place: JournalPlace, events: Mapping[str, type[Any]] = EVENTS
+) -> tuple[tuple[Record, ...], JournalPlace]:
+    """The records from a place on, and the place behind them: for who reads a journal again and again. As above."""
+    try:
+        with open_plain(path) as file:
+            file.seek(place.size)
+            content = file.read(MOST_BYTES + 1)
+        if len(content) > MOST_BYTES:
+            raise OSError(errno.EFBIG, f"it has more than {MOST_BYTES} bytes", str(path))
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    whole = content[: content.rfind(b"\n") + 1]
+    records = tuple(_records(whole, str(path), events, place))
+    checksum = _last_checksum(whole) or place.checksum
+    return records, JournalPlace(place.seq + len(records), checksum, place.size + len(whole))
+
+
 def each_record(path: Path) -> Iterator[Record]:
     """The same, one after the other: a long journal is folded without all its records in memory."""
     return _records(_content(path), str(path))
@@ -168,9 +197,11 @@ def _content(path: Path) -> bytes:
     try:
         return read_plain(path, MOST_BYTES)
     except OSError as error:
-        raise UsageError(
-            f"the journal {path} can't be read: {error.strerror}", remedy="Restore the file from a copy."
-        ) from error
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: OSError) -> UsageError:
+    return UsageError(f"the journal {path} can't be read: {error.strerror}", remedy="Restore the file from a copy.")
 
 
 def _last_checksum(whole: bytes) -> str:
@@ -184,9 +215,11 @@ def parse_journal(content: bytes, where: str, events: Mapping[str, type[Any]] = 
     return tuple(_records(content, where, events))
 
 
-def _records(content: bytes, where: str, events: Mapping[str, type[Any]] = EVENTS) -> Iterator[Record]:
-    checksum = ""
-    for number, line in enumerate(content.split(b"\n")[:-1]):
+def _records(
+    content: bytes, where: str, events: Mapping[str, type[Any]] = EVENTS, place: JournalPlace = JournalPlace()
+) -> Iterator[Record]:
+    checksum = place.checksum
+    for number, line in enumerate(content.split(b"\n")[:-1], place.seq):
         try:
             record, checksum = checked(line, number, checksum, events)
         except ValueError as error:
