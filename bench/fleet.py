@@ -86,7 +86,7 @@ def main() -> int:
     """0 when the goals are kept."""
     parser = argparse.ArgumentParser(prog="python -m bench.fleet", description=__doc__)
     parser.add_argument("--clusters", type=int, default=1000)
-    parser.add_argument("--run-seconds", type=float, default=20.0, help="how long a run is played")
+    parser.add_argument("--run-seconds", type=float, default=10.0, help="how long a run is played")
     parser.add_argument("--concurrency", default="5%", help="how many run at a time")
     parser.add_argument("--minutes", type=float, default=60.0, help="end after this time, with what is done by then")
     parser.add_argument("--out", type=Path, default=RESULTS / "fleet.json", help="file of the results")
