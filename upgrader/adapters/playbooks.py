@@ -347,7 +347,7 @@ def _environment(front: Path, bytecode: Path) -> dict[str, str]:
 
 
 def _pipelining() -> dict[str, str]:
-    """Pipelining, unless the environment or an ansible.cfg say whether to; what an inventory says comes first anyway."""
+    """Pipelining, unless the environment or an ansible.cfg says whether to; an inventory comes first anyway."""
     sections = ("defaults", "connection", "ssh_connection")
     said = any(map(os.environ.get, _PIPELINING)) or any(_configured(section, "pipelining") for section in sections)
     return {} if said else {_PIPELINING[0]: "True"}

@@ -37,9 +37,7 @@ def test_programs_are_read_together(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("sums", "started"), [({"kubelet": WANTED}, True), ({"kubelet": "0" * 64}, False), ({}, True)]
-)
+@pytest.mark.parametrize(("sums", "started"), [({"kubelet": WANTED}, True), ({"kubelet": "0" * 64}, False), ({}, True)])
 def test_program_with_another_checksum_is_not_started(tmp_path: Path, sums: dict[str, str], started: bool) -> None:
     """What it would do isn't known. apt has verified the programs of packages, whose SHA-256 is unknown."""
     program(tmp_path, "kubelet", ANSWERS)

@@ -450,9 +450,9 @@ def test_requests_for_the_next_nodes_are_part_of_the_pause() -> None:
     kube, clock = Kubelets("n1", "n2", "n3"), FakeClock()
     real = kube.create
 
-    def create(*given: Any, **options: bool) -> KubeObject:
+    def create(kind: Kind, manifest: KubeObject, namespace: str = "", **options: bool) -> KubeObject:
         clock.sleep(0.75)
-        return real(*given, **options)
+        return real(kind, manifest, namespace, **options)
 
     kube.create = create  # type: ignore[method-assign]
     apply(kube, clock=clock, parallel=IntOrPercent(count=1))
