@@ -57,7 +57,7 @@ CASES: Sequence[tuple[str, str | None]] = [
 
 
 def container(name: str, words: Sequence[str]) -> dict[str, Any]:
-    """One that starts a program of its name, with what a wrapper needs before it. It has variables `FLAG` and `--FLAG`."""
+    """One that starts a program of its name, with what a wrapper needs before it, and variables `FLAG` and `--FLAG`."""
     given = {flag: b for _, flag, _, b in READERS.values()} | {
         f"--{f}": f"--{f}={b}" for _, f, _, b in READERS.values()
     }
