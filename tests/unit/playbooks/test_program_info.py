@@ -32,8 +32,8 @@ def test_programs_are_read_together(tmp_path: Path) -> None:
     """One answer has the SHA-256 of each, in the order of the question; a missing one has none."""
     program(tmp_path, "kubelet")
     assert found(tmp_path, "kubectl", "kubelet") == [
-        {"name": "kubectl", "path": f"{tmp_path}/kubectl", "sha256": ""},
-        {"name": "kubelet", "path": f"{tmp_path}/kubelet", "sha256": WANTED},
+        {"name": "kubectl", "path": f"{tmp_path}/kubectl", "sha256": "", "executable": False},
+        {"name": "kubelet", "path": f"{tmp_path}/kubelet", "sha256": WANTED, "executable": True},
     ]
 
 
@@ -77,10 +77,32 @@ def test_what_is_staged_is_not_sent_again(kind: str, check: bool, staged: str, g
         "node_source": {"kind": kind, "sha256": {"kubelet": "1" * 64, "kubectl": "2" * 64}},
         "node_machine": {"stdout": "x86_64"},
         "node_to_swap": ["kubelet", "kubectl"],
-        "node_staged_before": {"programs": [{"sha256": staged}, {"sha256": "3" * 64}]},
+        "node_staged_before": {
+            "programs": [
+                {"name": "kubelet", "sha256": staged, "executable": True},
+                {"name": "kubectl", "sha256": "3" * 64, "executable": True},
+            ]
+        },
         "ansible_check_mode": check,
     }
     assert template("{{ node_to_get }}", **facts) == got
+
+
+def test_program_that_was_staged_without_its_mode_is_staged_again(tmp_path: Path) -> None:
+    """Ansible moves a file to its place, and sets its mode only then: a node that loses its power in between has the
+    whole program, which can't be started. Another run must not fail for that.
+    """
+    program(tmp_path, "kubelet")
+    program(tmp_path, "kubectl")
+    (tmp_path / "kubectl").chmod(0o644)
+    facts = {
+        "node_source": {"kind": "url", "sha256": {"kubelet": WANTED, "kubectl": WANTED}},
+        "node_machine": {"stdout": "x86_64"},
+        "node_to_swap": ["kubelet", "kubectl"],
+        "node_staged_before": {"programs": found(tmp_path, "kubelet", "kubectl")},
+        "ansible_check_mode": False,
+    }
+    assert template("{{ node_to_get }}", **facts) == ["kubectl"]
 
 
 @pytest.mark.parametrize("name", ["look", "stage_programs", "stage_from_folder", "verify"])

@@ -46,10 +46,14 @@ EXAMPLES = r"""
 
 RETURN = r"""
 programs:
-  description: Each program, in the order of O(names). C(rc) is present only if the program was started, and has ended.
+  description:
+    - Each program, in the order of O(names). C(executable) is false for a file that can't be started, as Ansible leaves
+      one whose copying was interrupted before it set the mode.
+    - C(rc) is present only if the program was started, and has ended.
   type: list
   returned: success
-  sample: [{name: kubelet, path: /usr/bin/kubelet, sha256: 6e79…, rc: 0, stdout: Kubernetes v1.37.1, stderr: ""}]
+  sample:
+    - {name: kubelet, path: /usr/bin/kubelet, sha256: 6e79…, executable: true, rc: 0, stdout: Kubernetes v1.37.1}
 """
 
 _SECONDS = 120
@@ -77,7 +81,7 @@ def main() -> None:
         # With another SHA-256, it is not known what it would do.
         if found and name in module.params["arguments"] and module.params["sha256"].get(name, found) == found:
             said = _said([path, *module.params["arguments"][name]])
-        programs.append({"name": name, "path": path, "sha256": found, **said})
+        programs.append({"name": name, "path": path, "sha256": found, "executable": os.access(path, os.X_OK), **said})
     module.exit_json(changed=False, programs=programs)
 
 
