@@ -16,6 +16,7 @@ import yaml
 from upgrader import fast_yaml
 from upgrader.adopt.hosts_file import HOSTS_FILE, read_hosts_file
 from upgrader.model.cluster import Host
+from upgrader.model.host_path import on_node
 from upgrader.ports import Hosts
 
 __all__ = ["local_names"]
@@ -66,10 +67,17 @@ def _pods(manifests: str) -> Iterator[Mapping[str, Any]]:
 
 
 def _hosts_files(spec: Mapping[str, Any]) -> Iterator[str]:
-    """Files of the controller that a pod's containers have in place of its /etc/hosts."""
-    paths = {each.get("name"): (each.get("hostPath") or {}).get("path") for each in spec.get("volumes") or ()}
+    """Files of the controller that a pod's containers have in place of its /etc/hosts.
+
+    Only those that are mounted just there: in a folder at /etc, the kubelet puts a file of its own in their place.
+    """
     for container in spec.get("containers") or ():
-        for mount in container.get("volumeMounts") or ():
-            path = paths.get(mount.get("name"))
-            if path and str(mount.get("mountPath")).rstrip("/") == HOSTS_FILE:
-                yield str(path)
+        mounts = container.get("volumeMounts") or ()
+        if not any(str(mount.get("mountPath")).rstrip("/") == HOSTS_FILE for mount in mounts):
+            continue
+        try:
+            path = on_node(spec, container, HOSTS_FILE)
+        except KeyError:
+            continue  # it isn't a file of the controller, or only the kubelet knows which
+        if path:
+            yield path

@@ -296,6 +296,16 @@ def test_a_hosts_file_of_a_static_pods_own_says_where_it_asks(
     assert controllers.found() == expected
 
 
+@pytest.mark.parametrize(("part", "expected"), [("subPath", ("127.0.0.1",)), ("subPathExpr", ())])
+def test_a_hosts_file_may_be_a_part_of_a_volume(controllers: Controllers, part: str, expected: tuple[str, ...]) -> None:
+    """The volume is a folder then, which can't be read as a file; a part that only the kubelet knows isn't read."""
+    controllers.certify(ONE, "kubernetes", "kubernetes.default")
+    controllers.beside[ONE.name] = _ITS_HOSTS.replace("name: names}, {mount", f"name: names, {part}: hosts}}, {{mount")
+    controllers.hosts.files[ONE.name, "/etc/kube-vip.hosts"] = b"127.0.0.2 kubernetes\n"  # what a read would give
+    controllers.hosts.files[ONE.name, "/etc/kube-vip.hosts/hosts"] = b"127.0.0.1 localhost kubernetes\n"
+    assert controllers.found() == expected
+
+
 @pytest.mark.parametrize(
     "line",
     [
