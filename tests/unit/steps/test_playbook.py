@@ -149,9 +149,9 @@ def test_playbook_that_was_cut_off_is_run_again() -> None:
     """A marker without an end on any controller, or an unreadable one, means: not completed."""
     hosts = FakeHosts()
     marks = markers(hosts)
-    marks.begin(quiet)
+    before = marks.begin(quiet)
     assert not marks.completed_since(0)
-    marks.complete(quiet)
+    marks.complete(before, quiet)
     assert marks.completed_since(0)
     hosts.files["controller-2", "/etc/kubernetes/upgrader/playbooks/tune.json"] = b"[broken"
     assert not marks.completed_since(0)
@@ -229,3 +229,15 @@ def test_controller_that_stays_away_is_not_waited_for_without_end() -> None:
     with pytest.raises(StepFailed, match="no answer"):
         tune.apply(quiet)
     assert playbooks.ran == [] and 200 < clock.monotonic() <= 300
+
+
+def test_start_of_another_process_is_not_recorded_as_completed() -> None:
+    """A process that waits for a rebooting controller may have lost the cluster's lock meanwhile: what the other one
+    began is completed only once that one says so. Or else a run that is interrupted then would skip the playbook.
+    """
+    others = markers(hosts := FakeHosts())
+    playbooks = Meanwhile(lambda: others.begin(quiet))
+    tune = PlaybookStep(Path("/p/tune.yml"), Path("/hosts.yml"), playbooks, 60.0, markers(hosts))
+    point = tune.capture()
+    tune.apply(quiet)
+    assert not others.completed_since(point.begun)

@@ -57,7 +57,7 @@ class PlaybookMarkers:
         return _begun(self._awaited(self._read, lambda _: None))
 
     def begin(self, note: Callable[[str], None]) -> tuple[Marker, ...]:
-        """Record on every controller that it starts, before it does. Returns what `withdraw` takes."""
+        """Record on every controller that it starts, before it does. Returns what `withdraw` and `complete` take."""
         before = tuple(self._awaited(self._read, note))
         number = _begun(before) + 1
         for host, marker in zip(self.controllers, before, strict=True):
@@ -78,11 +78,11 @@ class PlaybookMarkers:
         """
         return bool(self.controllers) and all(marker.begun <= before < marker.refused for marker in self._read())
 
-    def complete(self, note: Callable[[str], None]) -> None:
-        """Record on every controller that it completed."""
-        for host, marker in zip(self.controllers, self._awaited(self._read, note), strict=True):
-            completed = Marker(marker.begun, marker.begun, marker.digest)
-            self._awaited(partial(self._write, host, completed), note)
+    def complete(self, before: tuple[Marker, ...], note: Callable[[str], None]) -> None:
+        """Record on every controller that it completed; not where another process has started it meanwhile."""
+        number = _begun(before) + 1
+        for host in self.controllers:
+            self._awaited(partial(self._complete, host, number), note)
 
     def completed_since(self, before: int) -> bool:
         """Whether every controller records that this same playbook was started after `before` times, and completed."""
@@ -102,6 +102,11 @@ class PlaybookMarkers:
 
     def _read(self) -> list[Marker]:
         return [read_marker(self.hosts, host, self._path) for host in self.controllers]
+
+    def _complete(self, host: Host, number: int) -> None:
+        marker = read_marker(self.hosts, host, self._path)
+        if marker.begun == number:
+            self._write(host, replace(marker, completed=number))
 
     def _write(self, host: Host, marker: Marker) -> None:
         self.hosts.run(host, ["install", "-d", "-m", "0700", MARKERS])

@@ -50,7 +50,7 @@ class PlaybookStep:
                     with suppress(HostError):  # then it may have begun; what Ansible said is told all the same
                         self.markers.withdraw(before)
                 raise
-            self.markers.complete(note)
+            self.markers.complete(before, note)
         except (HostError, PlaybookError) as error:
             raise StepFailed(error.message, remedy=error.remedy) from error
 
