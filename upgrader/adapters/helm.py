@@ -453,23 +453,26 @@ class HelmAdapter:
         self, work: Coroutine[Any, Any, T], watch: Callable[[], None], release: str, limit: HelmLimit
     ) -> T:
         """Await `work`, and call `watch` once a second; when that raises, cancel `work` and raise the error, as well as
-        HelmUnfinished past the limit.
+        HelmUnfinished past the limit, which is read beside that: an API that is slow takes a minute for it.
         """
         task = asyncio.ensure_future(work)
         began = self._clock.monotonic()
         ends = began + limit.seconds
+        reading: asyncio.Future[float] | None = None
         how: str | None = None
         try:
             while True:
-                done, _ = await asyncio.wait({task}, timeout=_WATCH_SECONDS)
-                if done:
+                await asyncio.wait({task}, timeout=_WATCH_SECONDS)
+                if task.done():
                     return task.result()
                 await asyncio.to_thread(watch)
-                if self._clock.monotonic() >= ends:
-                    seconds = await asyncio.to_thread(limit.extended)
+                if reading is not None and reading.done():
+                    seconds, reading = reading.result(), None
                     ends = began + seconds
                     if self._clock.monotonic() >= ends and not task.done():
                         raise _unfinished(release, seconds)
+                elif reading is None and self._clock.monotonic() >= ends:
+                    reading = asyncio.ensure_future(asyncio.to_thread(limit.extended))
         except Interrupted:
             # Another process works on the release by now: Helm's own rollback would be against that.
             how = _KILLED
@@ -478,6 +481,8 @@ class HelmAdapter:
             if not task.done():
                 task.cancel(how)
                 await asyncio.wait({task})
+            if reading is not None:  # or else a Helm that reads would be left behind
+                await asyncio.wait({reading})
 
     def _call(self, work: Coroutine[Any, Any, T], release: str, limit_seconds: float) -> T:
         """The same within a limit; raises HelmUnfinished past it."""
