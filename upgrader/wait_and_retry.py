@@ -7,7 +7,7 @@ from http import HTTPStatus
 from math import inf
 from typing import TypeVar
 
-from upgrader.errors import ApiError, ApiUnavailable, HostSilent
+from upgrader.errors import ApiError, ApiUnavailable, HostSilent, HostUnreachable
 from upgrader.ports import Clock
 
 __all__ = ["HOST_POLL_SECONDS", "HOST_RETURNS_SECONDS", "may_be_repeated", "retry", "wait_for_hosts", "wait_until"]
@@ -65,6 +65,7 @@ def retry(
 
 def wait_for_hosts(clock: Clock, work: Callable[[], T], first: Callable[[HostSilent], None]) -> T:
     """Call `work` until each host answers that it asks, and return what it does: one that is silent may be rebooting.
+    Then it may also refuse a login for some seconds, as long as it boots.
 
     `first` is called once, with the first error. Raises the last one once HOST_RETURNS_SECONDS have passed, and any
     other error immediately.
@@ -73,12 +74,10 @@ def wait_for_hosts(clock: Clock, work: Callable[[], T], first: Callable[[HostSil
 
     def pause(error: Exception) -> float | None:
         nonlocal waits
-        if not isinstance(error, HostSilent):
-            return None
-        if not waits:
+        if isinstance(error, HostSilent) and not waits:
             waits = True
             first(error)
-        return HOST_POLL_SECONDS
+        return HOST_POLL_SECONDS if waits and isinstance(error, HostUnreachable) else None
 
     return retry(clock, work, pause=pause, seconds=HOST_RETURNS_SECONDS)
 

@@ -170,9 +170,10 @@ def test_playbook_is_not_begun_where_that_cannot_be_noted() -> None:
 class Rebooting(FakeHosts):
     """controller-2 answers again after so many seconds of waiting."""
 
-    def __init__(self, clock: FakeClock, seconds: float) -> None:
+    def __init__(self, clock: FakeClock, seconds: float, refuses_seconds: float = 0.0) -> None:
+        """`refuses_seconds`: for how many of them, at last, its SSH server runs, and refuses the login."""
         super().__init__()
-        self.clock, self.seconds = clock, seconds
+        self.clock, self.seconds, self.refuses_seconds = clock, seconds, refuses_seconds
         self.commands["install"] = CommandResult(0, "", "")
 
     def begin(self) -> None:
@@ -181,8 +182,10 @@ class Rebooting(FakeHosts):
         self.back_at = self.clock.monotonic() + self.seconds
 
     def _check(self, host: Host) -> None:
-        if self.down and self.clock.monotonic() >= self.back_at:
-            self.down.clear()
+        if self.down and self.clock.monotonic() >= self.back_at - self.refuses_seconds:
+            self.refusing, self.down = self.down, set()
+        if self.refusing and self.clock.monotonic() >= self.back_at:
+            self.refusing.clear()
         super()._check(host)
 
 
@@ -218,6 +221,16 @@ def test_controller_that_reboots_is_waited_for(when: str) -> None:
     assert tune.markers.completed_since(point.begun)
     told = [note for note in notes if "controller-2" in note and "waiting up to 300 s" in note]
     assert len(told) == (0 if when == "before" else 1), "a step that has not begun has no notes"
+
+
+def test_controller_that_still_boots_is_waited_for() -> None:
+    """Its SSH server answers some seconds before users may log in: pam_nologin refuses them until it has booted."""
+    clock = FakeClock()
+    hosts = Rebooting(clock, 90.0, refuses_seconds=20.0)
+    tune = PlaybookStep(Path("/p/tune.yml"), Path("/hosts.yml"), FakePlaybooks(), 60.0, markers(hosts, clock=clock))
+    hosts.begin()
+    tune.apply(quiet)
+    assert 90 <= clock.monotonic() < 120
 
 
 def test_controller_that_stays_away_is_not_waited_for_without_end() -> None:

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from typing import TypeVar
 
 from upgrader.engine.locks.cluster_lock import ClusterLock
-from upgrader.errors import HostError, HostSilent, Interrupted, PlaybookError
+from upgrader.errors import HostError, HostSilent, HostUnreachable, Interrupted, PlaybookError
 from upgrader.model.cluster import Host
 from upgrader.model.event import LockTakenOver
 from upgrader.ports import Clock, Hosts
@@ -87,7 +87,8 @@ class Fence:
                     f"playbook {playbook}: waiting up to {HOST_RETURNS_SECONDS:.0f} s for every controller to answer, "
                     f"before the playbook starts: {waits_for}"
                 )
-            awaited = isinstance(error, HostSilent) or (bool(waits_for) and isinstance(error, PlaybookError))
+            # While it boots, its SSH server may already refuse logins.
+            awaited = bool(waits_for) and isinstance(error, HostUnreachable | PlaybookError)
             return HOST_POLL_SECONDS if awaited else None
 
         retry(self._clock, lambda: self._enter(playbook), pause=pause, seconds=HOST_RETURNS_SECONDS)
