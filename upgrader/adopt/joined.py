@@ -40,8 +40,7 @@ def deployed_version(kube: Kube, deployment: str) -> KubernetesVersion | None:
     """The version of Kubernetes that a Deployment of a release has; None where there is no such Deployment."""
     found = kube.get(_DEPLOYMENTS, deployment, _SYSTEM)
     labels = (found["metadata"].get("labels") or {}) if found else {}
-    # A label has an underscore in place of the plus sign of a vendor's version.
-    return KubernetesVersion.known(str(labels.get("app.kubernetes.io/version", "")).replace("_", "+"))
+    return KubernetesVersion.known(str(labels.get("app.kubernetes.io/version", "")))
 
 
 def check_listed(kube: Kube, cluster: Cluster) -> None:

@@ -12,7 +12,8 @@ __all__ = ["KUBELET_MINORS", "KubernetesVersion"]
 KUBELET_MINORS = 3
 """How many minor versions a kubelet may be behind the API server."""
 
-_PATTERN = re.compile(r"v?(\d+)\.(\d+)\.(\d+)(?:[-+].*)?")
+_PATTERN = re.compile(r"v?(\d+)\.(\d+)\.(\d+)(?:[-+_].*)?")
+"""An image's tag and a label have `_` in place of `+`, which may be in neither."""
 
 
 @dataclass(frozen=True, order=True)

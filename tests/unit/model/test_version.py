@@ -15,7 +15,7 @@ def test_release_that_somebody_wants(text: str) -> None:
     assert KubernetesVersion.release(text) == VERSION.convert(text, None, None) == KubernetesVersion(1, 37, 1)
 
 
-@pytest.mark.parametrize("text", ["v1.38.0-rc.1", "v1.37.1+vendor.2", "v1.037.1"])
+@pytest.mark.parametrize("text", ["v1.38.0-rc.1", "v1.37.1+vendor.2", "v1.37.1_vendor.2", "v1.037.1"])
 def test_what_would_become_another_version(text: str) -> None:
     """It is refused as a target, with what is supported; a server that reports it is still understood."""
     with pytest.raises(UsageError, match="not a plain release") as caught:
