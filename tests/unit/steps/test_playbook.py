@@ -223,6 +223,18 @@ def test_controller_that_reboots_is_waited_for(when: str) -> None:
     assert len(told) == (0 if when == "before" else 1), "a step that has not begun has no notes"
 
 
+def test_resumed_run_waits_for_a_controller_that_boots() -> None:
+    """A power cut may have ended both the run and a controller: whether the playbook had finished is known once that is
+    back, and until then, nothing is a reason to roll all that was done back.
+    """
+    clock = FakeClock()
+    hosts = Rebooting(clock, 90.0)
+    marks = markers(hosts, clock=clock)
+    marks.complete(marks.begin(quiet), quiet)
+    hosts.begin()
+    assert PlaybookInspector(marks).inspect(RestorePoint()).applied and 90 <= clock.monotonic() < 120
+
+
 def test_controller_that_still_boots_is_waited_for() -> None:
     """Its SSH server answers some seconds before users may log in: pam_nologin refuses them until it has booted."""
     clock = FakeClock()

@@ -43,8 +43,8 @@ class Marker:
 class PlaybookMarkers:
     """The markers of one playbook. Every method raises HostError when a controller can't be read or written.
 
-    Those that count its starts and record them wait for a controller that is silent, as it may be rebooting: otherwise
-    the run would be rolled back.
+    Those that a step needs on its way forward wait for a silent controller, as it may be rebooting: otherwise, the
+    run would be rolled back.
     """
 
     hosts: Hosts
@@ -86,9 +86,9 @@ class PlaybookMarkers:
 
     def completed_since(self, before: int) -> bool:
         """Whether every controller records that this same playbook was started after `before` times, and completed."""
-        digest = self._digest()
-        return bool(self.controllers) and all(
-            marker.completed == marker.begun > before and marker.digest == digest for marker in self._read()
+        digest, found = self._digest(), self._awaited(self._read, lambda _: None)
+        return bool(found) and all(
+            marker.completed == marker.begun > before and marker.digest == digest for marker in found
         )
 
     def _awaited(self, work: Callable[[], T], note: Callable[[str], None]) -> T:
