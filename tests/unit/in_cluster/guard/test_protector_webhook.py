@@ -400,8 +400,14 @@ def test_what_is_no_deletion_is_refused() -> None:
         {"selector": {"matchExpressions": [{"key": "a", "operator": "?"}]}},
         {"selector": {"matchLabels": {f"label-{number}": "" for number in range(1000)}}},
         {"admissionHistoryConfig": "no object"},
+        {"admissionHistoryConfig": {"maxConcurrentLag": "1"}},
+        {"minAvailable": "1"},
+        {"minAvailable": None},
+        {"minReadySeconds": "10"},
+        {"cells": {"a": {"aggregation": {"availableReplicas": "9"}}}},
+        {"cells": {"a": counted(9), "b": {"cellID": ["b"]}}},
     ],
-    ids=["another operator", "too large", "another type"],
+    ids=["operator", "too large", "config", "lag", "text", "nothing", "seconds", "counts", "name of a cell"],
 )
 def test_a_protector_that_cannot_be_read_protects_all_pods_of_its_namespace(spec: dict[str, Any]) -> None:
     """Its definition refuses what can't be read, but another's may have stored it: it may select any of them. It is
@@ -421,6 +427,23 @@ def test_a_protector_that_cannot_be_read_protects_all_pods_of_its_namespace(spec
         del world.api.objects[POD_PROTECTORS.path("shop", "web")]
         await see(world.cache)
         assert (await world.ask(deletion("x"))).allowed
+
+    run(test)
+
+
+@pytest.mark.parametrize("ask", [deletion, eviction])
+def test_a_protector_that_has_just_become_unreadable_refuses(ask: Callable[[str], AdmissionRequest]) -> None:
+    """The watch doesn't show that yet: it isn't left to the failurePolicy, which may let the pod go. The other
+    protector that allowed it gets its place back.
+    """
+
+    async def test(world: World) -> None:
+        await world.begin(protector(1, "a", cells={"a": counted(9)}), protector(1, cells={"a": counted(9)}), pod("x"))
+        put(world.api, protector(1, cells={"a": counted(9)}, minAvailable="1"))
+        refused = await world.ask(ask("x"))
+        assert (refused.allowed, refused.code) == (False, 400)
+        assert refused.message.startswith("PodProtector shop/web can't be read: ")
+        assert uids(world.api, "a", "a") == []
 
     run(test)
 

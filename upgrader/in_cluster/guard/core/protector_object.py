@@ -1,4 +1,8 @@
-"""PodProtectors as the API holds them: read, and their status to be written."""
+"""PodProtectors as the API holds them: read, and their status to be written.
+
+guard's CustomResourceDefinition refuses a field of another type; that of others may have stored one. Nothing of such an
+object is believed, as what it protects isn't known.
+"""
 
 from __future__ import annotations
 
@@ -10,30 +14,47 @@ from upgrader.in_cluster.guard.core.admission_history import bucket
 from upgrader.in_cluster.guard.core.protector import Cell, Counts, Protector, Tuning
 from upgrader.in_cluster.guard.core.selectors import Selector
 
-__all__ = ["read", "status"]
+__all__ = ["InvalidProtector", "read", "status"]
 
 _MOST_SINGLE, _LEAST_RATE = 200, 0.1
 """What a PodProtector's own tuning reaches: deletions that are recorded one by one, some 800 bytes each; seconds."""
+_LONGEST_REASON = 256
+
+
+class InvalidProtector(ValueError):
+    """Why it can't be read."""
 
 
 def read(item: Mapping[str, Any], defaults: Tuning) -> Protector:
-    """A protector from the API's object, whose CRD makes sure of its spec. Raises `InvalidSelector`."""
+    """A protector from the API's object; raises `InvalidProtector`."""
+    try:
+        return _read(item, defaults)
+    except KeyError as error:
+        raise InvalidProtector(f"{error.args[0]} is missing") from error
+    except (AttributeError, TypeError, ValueError) as error:
+        raise InvalidProtector(str(error)[:_LONGEST_REASON]) from error
+
+
+def _read(item: Mapping[str, Any], defaults: Tuning) -> Protector:
     metadata, spec = item["metadata"], item["spec"]
     selector = Selector.of(spec.get("selector"))
     wider = spec.get("aggregationSelector")
-    tuning = spec.get("admissionHistoryConfig") or {}
-    threshold, rate = tuning.get("compactThreshold"), tuning.get("aggregationRateMillis")
+    tuning = {key: value for key, value in (spec.get("admissionHistoryConfig") or {}).items() if value is not None}
     return Protector(
         namespace=metadata.get("namespace", ""),
         name=metadata["name"],
-        min_available=spec.get("minAvailable", 0),
+        min_available=_whole(spec, "minAvailable"),
         selector=selector,
         aggregation=selector if wider is None else Selector.of(wider),
-        min_ready_seconds=spec.get("minReadySeconds", 0),
+        min_ready_seconds=_whole(spec, "minReadySeconds"),
         tuning=Tuning(
-            tuning.get("maxConcurrentLag", defaults.max_concurrent_lag),
-            defaults.compact_threshold if threshold is None else min(threshold, _MOST_SINGLE),
-            defaults.aggregation_rate if rate is None else max(rate / 1000, _LEAST_RATE),
+            _whole(tuning, "maxConcurrentLag", defaults.max_concurrent_lag),
+            min(_whole(tuning, "compactThreshold"), _MOST_SINGLE)
+            if "compactThreshold" in tuning
+            else defaults.compact_threshold,
+            max(_whole(tuning, "aggregationRateMillis") / 1000, _LEAST_RATE)
+            if "aggregationRateMillis" in tuning
+            else defaults.aggregation_rate,
         ),
         cells=tuple(_cell(c) for c in (item.get("status") or {}).get("cells") or ()),
     )
@@ -64,16 +85,25 @@ def _latency(cell: Cell) -> int:
     return max(0, int((max(b.last for b in cell.buckets) - cell.last_event) * 1000))
 
 
+def _whole(content: Mapping[str, Any], key: str, default: int = 0) -> int:
+    value = content.get(key, default)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise InvalidProtector(f"{key} isn't a whole number")
+    return value
+
+
 def _cell(content: Mapping[str, Any]) -> Cell:
     counts = content.get("aggregation") or {}
+    if not isinstance(content["cellID"], str):
+        raise InvalidProtector("a cellID isn't a string")
     return Cell(
         name=content["cellID"],
         counts=Counts(
-            total=counts.get("totalReplicas", 0),
-            available=counts.get("availableReplicas", 0),
-            ready=counts.get("readyReplicas", 0),
-            scheduled=counts.get("scheduledReplicas", 0),
-            running=counts.get("runningReplicas", 0),
+            total=_whole(counts, "totalReplicas"),
+            available=_whole(counts, "availableReplicas"),
+            ready=_whole(counts, "readyReplicas"),
+            scheduled=_whole(counts, "scheduledReplicas"),
+            running=_whole(counts, "runningReplicas"),
         ),
         last_event=seconds_of(counts.get("lastEventTime")),
         young=frozenset(uid for uid in counts.get("recentlyReadyUIDs") or () if isinstance(uid, str)),

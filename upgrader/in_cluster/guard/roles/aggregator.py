@@ -19,8 +19,8 @@ from typing import Any
 from upgrader.in_cluster.guard.core.admission_history import Bucket
 from upgrader.in_cluster.guard.core.aggregation import Aggregate, Seen, aggregate
 from upgrader.in_cluster.guard.core.protector import Cell, Protector
-from upgrader.in_cluster.guard.core.protector_object import status
-from upgrader.in_cluster.guard.core.selectors import InvalidSelector, Selector
+from upgrader.in_cluster.guard.core.protector_object import InvalidProtector, status
+from upgrader.in_cluster.guard.core.selectors import Selector
 from upgrader.in_cluster.guard.core.workloads import Pod
 from upgrader.in_cluster.guard.guard_errors import ApiAway, ApiRefused, Conflict, NotFound
 from upgrader.in_cluster.guard.logs import LOG
@@ -177,7 +177,7 @@ class Aggregator:
         try:
             await self._reconcile(key)
             self._failing.pop(key, None)
-        except (ApiAway, ApiRefused, InvalidSelector) as failed:
+        except (ApiAway, ApiRefused, InvalidProtector) as failed:
             error = type(failed).__name__
             if isinstance(failed, Conflict):
                 seconds = 0.1 + self._chance() / 10
@@ -194,7 +194,7 @@ class Aggregator:
             self._metrics.aggregator.labels(error).observe(time.monotonic() - begun)
 
     async def _reconcile(self, key: Key) -> None:
-        """Raises ApiAway, ApiRefused, InvalidSelector."""
+        """Raises ApiAway, ApiRefused, InvalidProtector."""
         held = self._protectors.get(key)
         if held is None or self._pods is None:
             return

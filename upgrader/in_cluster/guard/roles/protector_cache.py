@@ -10,13 +10,12 @@ from typing import Any
 from upgrader.in_cluster.guard.core.label_index import SelectorIndex
 from upgrader.in_cluster.guard.core.protector import Protector, Tuning
 from upgrader.in_cluster.guard.core.protector_object import read
-from upgrader.in_cluster.guard.core.selectors import InvalidSelector
 from upgrader.in_cluster.guard.logs import LOG
 from upgrader.in_cluster.guard.runtime.api_client import Api
 from upgrader.in_cluster.guard.runtime.informer import Informer, Key, version_of
 from upgrader.in_cluster.guard.runtime.resource import Object, Resource
 
-__all__ = ["POD_PROTECTORS", "Held", "NewestProtectors", "ProtectorCache"]
+__all__ = ["POD_PROTECTORS", "Held", "NewestProtectors", "ProtectorCache", "Unreadable"]
 
 POD_PROTECTORS = Resource("podseidon.kubewharf.io/v1alpha1", "podprotectors")
 
@@ -24,7 +23,7 @@ POD_PROTECTORS = Resource("podseidon.kubewharf.io/v1alpha1", "podprotectors")
 _META = ("namespace", "name", "uid", "resourceVersion", "deletionTimestamp")
 _SPEC = ("minAvailable", "minReadySeconds", "selector", "aggregationSelector", "admissionHistoryConfig")
 _OWN = ("podseidon.kubewharf.io/", "guard.upgrader.io/")
-_LONGEST_OWN, _LONGEST_REASON = 4096, 256
+_LONGEST_OWN = 4096
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,7 @@ class Held:
 
 
 @dataclass(frozen=True)
-class _Unreadable:
+class Unreadable:
     """A PodProtector that can't be read, and why: it isn't known which pods of its namespace it selects."""
 
     namespace: str
@@ -65,7 +64,7 @@ class ProtectorCache:
         self._listeners: list[Callable[[Key], None]] = []
         self._held: dict[str, dict[str, Held]] = {}
         self._by_labels: dict[str, SelectorIndex[str]] = {}
-        self._unreadable: dict[str, dict[str, _Unreadable]] = {}
+        self._unreadable: dict[str, dict[str, Unreadable]] = {}
         self.informers: tuple[Informer[Any], ...] = tuple(
             Informer(api, POD_PROTECTORS, each, keep=self._kept, clock=clock) for each in namespaces or [""]
         )
@@ -98,26 +97,26 @@ class ProtectorCache:
         self._listeners.append(changed)
 
     def read(self, item: Object) -> Protector:
-        """A protector from the API's object. The cached one isn't parsed again. Raises InvalidSelector."""
+        """A protector from the API's object. The cached one isn't parsed again. Raises InvalidProtector."""
         meta = item["metadata"]
         held = self.get((meta.get("namespace", ""), meta["name"]))
         return held.protector if held is not None and held.item is item else read(item, self._defaults)
 
-    def _kept(self, item: dict[str, Any]) -> Held | _Unreadable:
+    def _kept(self, item: dict[str, Any]) -> Held | Unreadable:
         try:
-            return Held(_needed(item), read(item, self._defaults))
-        except (InvalidSelector, AttributeError, KeyError, TypeError, ValueError) as error:
-            # The schema rejects what can't be parsed; the CustomResourceDefinition of others may not.
+            protector = read(item, self._defaults)
+            return Held(_needed(item), protector)
+        except ValueError as error:
             meta = item["metadata"]
-            return _Unreadable(meta.get("namespace", ""), meta["name"], str(error)[:_LONGEST_REASON])
+            return Unreadable(meta.get("namespace", ""), meta["name"], str(error))
 
-    def _set(self, before: Held | _Unreadable | None, after: Held | _Unreadable | None) -> None:
+    def _set(self, before: Held | Unreadable | None, after: Held | Unreadable | None) -> None:
         found = after or before
         assert found is not None
-        of = found if isinstance(found, _Unreadable) else found.protector
+        of = found if isinstance(found, Unreadable) else found.protector
         for cached in (self._held, self._unreadable):
             cached.get(of.namespace, {}).pop(of.name, None)
-        if isinstance(after, _Unreadable):
+        if isinstance(after, Unreadable):
             self._unreadable.setdefault(of.namespace, {})[of.name] = after
             if before != after:
                 LOG.error("all pods of a namespace are protected", extra={"reason": str(after)})
@@ -130,7 +129,7 @@ class ProtectorCache:
         for changed in self._listeners:
             changed((of.namespace, of.name))
 
-    def _index(self, before: Held | _Unreadable | None, after: Held | _Unreadable | None) -> None:
+    def _index(self, before: Held | Unreadable | None, after: Held | Unreadable | None) -> None:
         """Only where selectors change: every deletion changes the status."""
         old = before.protector if isinstance(before, Held) else None
         new = after.protector if isinstance(after, Held) else None

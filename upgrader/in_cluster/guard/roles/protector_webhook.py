@@ -27,13 +27,12 @@ from upgrader.in_cluster.guard.core.protector import (
     pod_of_delete,
     request_for,
 )
-from upgrader.in_cluster.guard.core.protector_object import status
-from upgrader.in_cluster.guard.core.selectors import InvalidSelector
+from upgrader.in_cluster.guard.core.protector_object import InvalidProtector, status
 from upgrader.in_cluster.guard.core.workloads import Pod, pod
 from upgrader.in_cluster.guard.guard_errors import ApiAway, ApiRefused, NotFound
 from upgrader.in_cluster.guard.roles.ledger_writer import Judge, LedgerWriter, Memory, all_agree
 from upgrader.in_cluster.guard.roles.pods_of_cell import PODS
-from upgrader.in_cluster.guard.roles.protector_cache import POD_PROTECTORS, ProtectorCache
+from upgrader.in_cluster.guard.roles.protector_cache import POD_PROTECTORS, ProtectorCache, Unreadable
 from upgrader.in_cluster.guard.roles.silent_cells import SilentCells
 from upgrader.in_cluster.guard.roles.young_pods import YoungPods
 from upgrader.in_cluster.guard.runtime.api_client import Api
@@ -48,6 +47,10 @@ _OTHERS_SHARE = 0.5
 """Of the time that is left; then it isn't known what they say."""
 
 Others = Callable[[AdmissionRequest], Awaitable[Answer | None]]
+
+
+class _CannotRead(ApiRefused):
+    """The protector was changed since the watch showed it."""
 
 
 class _Books:
@@ -66,10 +69,8 @@ class _Books:
     def book_of(self, item: Object) -> Protector:
         try:
             return self._protectors.read(item)
-        except InvalidSelector as error:  # it was changed since the watch showed it
-            meta = item["metadata"]
-            what = f"PodProtector {meta['namespace']}/{meta['name']} can't be read: {error}"
-            raise ApiRefused(what, BAD_REQUEST) from error
+        except InvalidProtector as error:
+            raise _CannotRead(str(error), BAD_REQUEST) from error
 
     def status_of(self, item: Object, book: Protector) -> Mapping[str, Any]:
         return status(book, item.get("status"))
@@ -115,6 +116,8 @@ class ProtectorWriter(LedgerWriter[Protector]):
             rejected = not judged.answer.allowed
         except NotFound:
             judged = _UNMATCHED
+        except _CannotRead as changed:  # denied, as if the watch showed it already: failurePolicy might allow it
+            judged, rejected = _unreadable(str(Unreadable(*budget, str(changed)))), True
         finally:
             self._metrics.retries.observe(max(0, self._own.tries.pop(request.id, 1) - 1))
             labels = (request.cell, _kind(request.eviction), str(rejected).lower())
@@ -203,7 +206,7 @@ class CellWebhook:
     def _without_asking(self, found: Pod, selecting: Sequence[Protector]) -> Judgement | None:
         """The answer where no protector is asked: one can't be read, or none selects the pod."""
         if reason := self._protectors.unreadable(found.namespace):
-            return Judgement(deny(BAD_REQUEST, f"{reason}: it may select this pod"), "Rejected")
+            return _unreadable(reason)
         return None if selecting else _UNMATCHED
 
     async def _denied_by_others(self, request: AdmissionRequest, until: float) -> Answer | None:
@@ -238,6 +241,10 @@ class CellWebhook:
 async def unknown_cell(request: AdmissionRequest) -> Answer:
     """Every other path: raises NotAnAdmissionReview."""
     raise NotAnAdmissionReview(f"{request}: guard doesn't know this cell")
+
+
+def _unreadable(reason: str) -> Judgement:
+    return Judgement(deny(BAD_REQUEST, f"{reason}: it may select this pod"), "Rejected")
 
 
 def _kind(eviction: bool) -> str:
