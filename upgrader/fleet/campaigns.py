@@ -146,14 +146,15 @@ class CampaignReader:
     """Reads a campaign's journal again and again, each line once: of 1,000 clusters, it has thousands of lines."""
 
     campaign: Campaign
-    _place: JournalPlace = field(default_factory=JournalPlace)
+    place: JournalPlace = field(default_factory=JournalPlace)
+    """Behind the last line that was read."""
     _state: CampaignState = field(default_factory=CampaignState)
 
     def journaled(self) -> CampaignState:
         """As `Campaign.journaled`."""
         path = self.campaign.folder / JOURNAL
-        records, place = read_further(path, self._place, EVENTS)
-        self._state, self._place = fold(_events(path, records), self._state), place
+        records, place = read_further(path, self.place, EVENTS)
+        self._state, self.place = fold(_events(path, records), self._state), place
         return self._state
 
 

@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 
 from upgrader.config.copied_kubeconfig import UsedKubeconfig
 from upgrader.engine.history.past_runs import newest_name, newest_upgrade
-from upgrader.engine.journal.journal_file import Journal
+from upgrader.engine.journal.journal_file import JOURNAL, Journal
 from upgrader.engine.journal.record import plain
 from upgrader.errors import UpgraderError, UsageError
 from upgrader.fleet.approved_copies import remove_copies
@@ -196,19 +196,32 @@ class Coordinator:
 
     def look(self) -> tuple[Decision, CampaignState]:
         """Take in what has happened, do what is to be done, and say what is waited for."""
-        state = self._known or self._reader.journaled()
+        state = self._known or self._journaled()
         if self.campaign.take_requests(self.journal, state) | self._collect(state):
-            state = self._reader.journaled()
+            state = self._journaled()
         decision = self._decide(state)
         if self._act(decision, state):
-            state = self._reader.journaled()
+            state = self._journaled()
             decision = self._decide(state)
         if decision.done and state.ended is None:
             self.journal.emit(CampaignEnded(self.campaign.name))
-            state = self._reader.journaled()
+            state = self._journaled()
             decision = self._decide(state)
         self._known = state
         return decision, state
+
+    def _journaled(self) -> CampaignState:
+        """What the journal says. Raises UsageError unless that ends with what was written here last: what isn't read
+        again would be done again.
+        """
+        state = self._reader.journaled()
+        if self._reader.place != self.journal.end:
+            raise UsageError(
+                f"{self.campaign.folder / JOURNAL} is not as this coordinator has written it: the file was truncated, "
+                "replaced, or written to by another process. Nothing more is started; runs in progress continue",
+                remedy="Restore the file from a copy, and find out what has changed it. Then: upgrader fleet run",
+            )
+        return state
 
     def _decide(self, state: CampaignState) -> Decision:
         if state.ended is not None:
@@ -512,7 +525,7 @@ class Coordinator:
                 continue
             # A pause, or an edit, may have come since; and a window may have closed.
             if self.clock.monotonic() - decided > _FRESH_SECONDS:
-                decided, decision = self.clock.monotonic(), self._decide(self._reader.journaled())
+                decided, decision = self.clock.monotonic(), self._decide(self._journaled())
             stopped = stopped or self.campaign.is_asked or self._holds(state, start, fresh_seconds)
             fresh_seconds = _FRESH_SECONDS  # of those that begin in one look, only the first reads the program
             if stopped or start not in decision.starts:

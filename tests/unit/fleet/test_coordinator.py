@@ -101,6 +101,22 @@ def test_each_line_of_the_journal_is_read_once(machine: Machine, monkeypatch: py
     assert lines - 1 <= read <= lines and one.over
 
 
+@pytest.mark.parametrize("how", ["truncated", "replaced by a copy"])
+def test_journal_that_another_has_changed_ends_the_campaign(machine: Machine, how: str) -> None:
+    """A coordinator that doesn't see what it has written itself would begin the same runs again at each look."""
+    campaign = begun(machine)
+    one, path = coordinator(machine, campaign), campaign.folder / JOURNAL
+    look_until(one, lambda state: state.clusters["a"].phase == "running")
+    if how == "truncated":
+        os.truncate(path, 0)
+    else:
+        path.with_name("copy").write_bytes(path.read_bytes())
+        path.with_name("copy").rename(path)
+    with pytest.raises(UsageError, match=r"journal\.jsonl is not as this coordinator has written it") as found:
+        look_until(one, lambda _: False)
+    assert "upgrader fleet run" in found.value.remedy and machine.begun == {"a": 1}
+
+
 def test_run_in_a_window_says_until_when_it_may_begin(machine: Machine) -> None:
     """Its process, whose Job may have to wait for a node, compares that with its own clock."""
     window = '{selector: {}, cron: "0 0 * * *", duration: 4h, timeZone: UTC}'

@@ -101,6 +101,11 @@ class Journal:
             raise UsageError(f"the journal {path} can't be written: {error.strerror}") from error
         return cls(path, clock, file=file, seq=len(records), checksum=_last_checksum(whole), goes_on=goes_on)
 
+    @property
+    def end(self) -> JournalPlace:
+        """Where the next record goes, as `read_further` has it once it has read all that was written."""
+        return self._end
+
     def emit(self, event: object) -> None:
         """Write an event: a frozen dataclass.
 
