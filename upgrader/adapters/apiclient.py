@@ -113,6 +113,11 @@ class ApiClient:
         self._token = ""
         self._connect()
 
+    @property
+    def server(self) -> str:
+        """The URL that it asks."""
+        return self._server
+
     def at(self, server: str = "", token: str = "") -> ApiClient:
         """A client with new connections to `server` (`https://host:port`; "": the same), with the same CA.
 

@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 from upgrader.adapters.clock import SystemClock
 from upgrader.adapters.lean_items import lean_items
+from upgrader.adapters.paging import MOST_OBJECTS, Paging
 from upgrader.errors import ApiError
 from upgrader.ports import AT_ONCE, Clock, Kind, KubeObject
 
@@ -97,7 +98,7 @@ class KubeAdapter:
             except ApiError as error:
                 # The moment of the first page is forgotten: once more from the start, of another moment. Whoever takes
                 # minutes for what is handed out needs many, and has an end as long as each brings something new.
-                if error.status != 410 or len(seen) == before:
+                if error.status != 410 or len(seen) == before or len(seen) > MOST_OBJECTS:
                     raise
                 before = len(seen)
 
@@ -112,10 +113,10 @@ class KubeAdapter:
         self, kind: Kind, path: str, what: str, query: dict[str, str], accept: str = "", keep: _Keep | None = None
     ) -> Iterator[dict[str, Any]]:
         """The pages of a list, with the list's metadata."""
-        token = ""
+        token, paging = "", Paging(self._client.server, what, int(query["limit"]))
         while True:
             page = self._page(kind, path, what, {**query, "continue": token}, accept, keep)
-            token = str((page.get("metadata") or {}).get("continue") or "")
+            token = paging.after(page)
             yield page
             if not token:
                 return
@@ -124,13 +125,14 @@ class KubeAdapter:
         what = _what("count", kind, namespace)
         # With a selector, the server never says how many are left: one object alone would tell nothing.
         counted, query = 0, {"limit": str(AT_ONCE) if labels else "1", "labelSelector": labels}
+        paging = Paging(self._client.server, what, AT_ONCE)
         while True:
             page = self._page(kind, _path(kind, namespace), what, query, _METADATA_ONLY)
             meta = page.get("metadata") or {}
             counted += len(page.get("items") or ()) + int(meta.get("remainingItemCount") or 0)
             if not meta.get("continue") or "remainingItemCount" in meta:
                 return counted
-            query = {"limit": str(AT_ONCE), "labelSelector": labels, "continue": meta["continue"]}
+            query = {"limit": str(AT_ONCE), "labelSelector": labels, "continue": paging.after(page)}
 
     def create(self, kind: Kind, manifest: KubeObject, namespace: str = "", *, dry_run: bool = False) -> KubeObject:
         what = _what("create", kind, namespace, str(manifest["metadata"].get("name", "")))  # a review has none

@@ -6,7 +6,7 @@ import json
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -178,6 +178,27 @@ def test_list_whose_pages_are_forgotten(kube: KubeAdapter, server: ScriptedServe
     server.answers(page("a", more="next"), 403)
     with pytest.raises(ApiError, match="403"):
         kube.list(PODS)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda kube: kube.list(PODS),
+        lambda kube: list(kube.each(PODS)),
+        lambda kube: kube.count(PODS),
+        lambda kube: kube.listed(PODS, keep=lambda item: item),
+    ],
+    ids=["list", "each", "count", "listed"],
+)
+def test_a_list_without_an_end_is_an_error(
+    kube: KubeAdapter, server: ScriptedServer, ask: Callable[[KubeAdapter], object]
+) -> None:
+    """Of a server that continues with the same page again and again, each way to list says so, and names both."""
+    _, _, endless = page("a", more="next")
+    server.answers(*((200, {}, endless.replace(b'{"continue"', b'{"resourceVersion": "1", "continue"')),) * 9, 500)
+    with pytest.raises(ApiError, match=f"at {server.url} has no end.*(list|count) pods") as caught:
+        ask(kube)
+    assert caught.value.status == 0 and len(server.asked) == 2
 
 
 def test_each_comes_in_pages(kube: KubeAdapter, server: ScriptedServer) -> None:

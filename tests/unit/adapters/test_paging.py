@@ -1,0 +1,45 @@
+"""A list of the API is read to its end, and one without an end isn't read forever."""
+
+from __future__ import annotations
+
+from itertools import count
+
+import pytest
+
+from upgrader.adapters.paging import MOST_OBJECTS, Paging
+from upgrader.errors import ApiError
+
+SERVER = "https://10.0.0.1:6443"
+
+
+def page(token: str, objects: int = 500) -> dict[str, object]:
+    """A page that another one follows."""
+    return {"metadata": {"continue": token}, "items": [{}] * objects}
+
+
+@pytest.mark.parametrize("objects", [0, 1, 500, 5000])
+def test_a_list_whose_every_page_has_a_next_one_ends_with_an_error(objects: int) -> None:
+    """However few objects a page has, none at all, or more than were asked for: no request comes after the limit."""
+    paging = Paging(SERVER, "list pods ns", 500)
+    with pytest.raises(ApiError, match=f"at {SERVER} has no end.*after 1,000,000 objects .list pods ns") as caught:
+        for number in count(1):
+            assert number <= MOST_OBJECTS // 500, "there is no limit"
+            paging.after(page(f"t{number}", objects))
+    assert "Check that the kubeconfig" in caught.value.remedy
+
+
+def test_a_list_may_have_an_empty_page_and_as_many_objects_as_the_limit() -> None:
+    """An API server may filter out all objects of a page, and the last page of a large list is still read."""
+    paging = Paging(SERVER, "list pods", 500)
+    assert [paging.after(page(f"t{number}", 0)) for number in range(3)] == ["t0", "t1", "t2"]
+    large = Paging(SERVER, "list pods", MOST_OBJECTS - 1)
+    assert large.after(page("t1")) == "t1"
+    assert large.after(page("")) == ""
+
+
+def test_the_token_of_the_page_that_was_just_read_is_refused() -> None:
+    """The next page would be the same one again."""
+    paging = Paging(SERVER, "list pods", 500)
+    paging.after(page("t1"))
+    with pytest.raises(ApiError, match="continues with the page that was just read"):
+        paging.after(page("t1"))

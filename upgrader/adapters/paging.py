@@ -1,0 +1,42 @@
+"""How far the pages of a list are followed: to its end, unless a server hands out pages without one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from upgrader.errors import ApiError
+
+__all__ = ["MOST_OBJECTS", "Paging"]
+
+MOST_OBJECTS = 1_000_000
+"""Several times what the largest clusters have of one resource."""
+
+
+class Paging:
+    """The pages of one list, of at most `size` objects each, that a server is asked for; `what`: `list pods`.
+
+    A page may have fewer objects, or none, and be followed by others all the same: so it counts as a full one.
+    """
+
+    def __init__(self, server: str, what: str, size: int) -> None:
+        self._server, self._what, self._size = server, what, size
+        self._objects, self._token = 0, ""
+
+    def after(self, page: Mapping[str, Any]) -> str:
+        """The token for the page after this one; "" if it is the last. Raises ApiError for a list without an end."""
+        token = str((page.get("metadata") or {}).get("continue") or "")
+        self._objects += max(self._size, len(page.get("items") or ()))
+        if token and token == self._token:
+            raise self._endless("it continues with the page that was just read")
+        if token and self._objects >= MOST_OBJECTS:
+            raise self._endless(f"it continues after {MOST_OBJECTS:,} objects")
+        self._token = token
+        return token
+
+    def _endless(self, why: str) -> ApiError:
+        return ApiError(
+            f"the list of the API server at {self._server} has no end: {why} ({self._what})",
+            remedy="Check that the kubeconfig leads to the API server itself, or to a proxy that passes on `continue`. "
+            "If the cluster has so many of these objects, delete those that it doesn't need.",
+        )
