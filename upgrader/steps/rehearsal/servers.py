@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import ipaddress
-import re
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from upgrader.contract.variables import seen_words
 from upgrader.errors import UsageError
 from upgrader.model.host_path import on_node
 from upgrader.model.image_name import full_name
@@ -61,7 +60,6 @@ CHANGED_FLAGS = (
 )
 _NOWHERE = {4: "192.0.2.1", 6: "2001:db8::1"}
 """Addresses for documentation: one must be advertised, of the Services' family."""
-_VARIABLE = re.compile(r"\$\((\w+)\)")
 
 
 @dataclass(frozen=True)
@@ -129,7 +127,8 @@ def _commands(release: PlannedRelease, rendered: str, plan: Plan) -> dict[str, P
 
 def _server(command: PlannedCommand) -> Server:
     kept = [(each.name, each.value) for each in command.flags or () if each.name in _KEPT and not each.letter]
-    given = [(name, "true" if value is None else _uncalling(name, _expanded(command, value))) for name, value in kept]
+    seen = seen_words(["true" if value is None else value for _, value in kept], command.found)
+    given = [(name, _uncalling(name, value)) for (name, _), value in zip(kept, seen, strict=True)]
     on_disk = [(name, _on_disk(command, name, value)) for name, value in given]
     ranges = [value for name, value in given if name == "service-cluster-ip-range"]
     family = ipaddress.ip_network(ranges[-1].partition(",")[0], strict=False).version if ranges else 4
@@ -164,15 +163,3 @@ def _on_disk(command: PlannedCommand, name: str, value: str) -> str:
             remedy="Nothing was started. A rehearsal reads only files on the controllers' disks.",
         ) from None
     return found or value
-
-
-def _expanded(command: PlannedCommand, value: str) -> str:
-    """As the kubelet replaces `$(NAME)`."""
-    known = dict(_environment(command))
-    return _VARIABLE.sub(lambda found: known.get(found.group(1), found.group()), value)
-
-
-def _environment(command: PlannedCommand) -> Iterator[tuple[str, str]]:
-    for each in command.found.get("env") or ():
-        if "value" in each:
-            yield str(each["name"]), str(each["value"])

@@ -98,6 +98,22 @@ def test_the_prefix_is_the_one_that_the_keys_have(given: str, prefix: str) -> No
     assert found["current"].prefix == prefix
 
 
+@pytest.mark.parametrize(
+    ("given", "seen"),
+    [
+        ("/$$(RANGE)", "/$(RANGE)"),  # `$$` stands for `$`
+        ("/$(my-base.v1)", "/10.96.0.0/16/x"),  # a name may have dashes and dots, and its value may refer to another
+        ("/$(IP)", "/$(IP)"),
+        ("/$(TWICE)", "/second"),
+    ],
+)
+def test_variables_are_replaced_as_the_kubelet_does_it(given: str, seen: str) -> None:
+    """Both versions read the same values as they do in the cluster; one that only a node knows stays as it is."""
+    variables = "{name: my-base.v1, value: $(RANGE)/x}, {name: TWICE, value: first}, {name: TWICE, value: second}, "
+    texts = (each.replace("/other", given).replace("{name: IP", f"{variables}{{name: IP") for each in (SERVER, TARGET))
+    assert servers_of(plan(*texts))["current"].prefix == seen
+
+
 def test_an_address_of_the_services_family_is_advertised() -> None:
     """kube-apiserver refuses another one."""
     found = servers_of(plan(after=TARGET.replace("10.96.0.0/16", "fd00:96::/112,10.96.0.0/16")))
