@@ -293,6 +293,7 @@ WORST_SEVERITY: Mapping[str, Severity] = {
     "rehearsal.manifest-gone": "error",
     "rehearsal.manifest-unread": "unknown",
     "rehearsal.missing": "error",
+    "rehearsal.nested": "unknown",
     "rehearsal.old": "error",
     "rehearsal.parameters": "unknown",
     "rehearsal.stale": "error",

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from upgrader.onhost.common.questions import Failed
+from upgrader.onhost.rehearsal.nested import outer_levels
 from upgrader.onhost.rehearsal.unwatched import first
 
 _SECONDS = 60.0
@@ -71,6 +72,8 @@ class Listed(NamedTuple):
     """With its `apiVersion` and `kind`, which lists leave out."""
     body: bytes
     """The same in JSON, as the server wrote it."""
+    nested: bool = False
+    """Whether it is nested too deeply to be read: `item` has only its outer levels."""
 
     @classmethod
     def of(cls, item: dict[str, Any]) -> Listed:
@@ -102,10 +105,13 @@ def _objects(text: str, at: int, resource: Resource) -> tuple[list[Listed], int]
     found = []  # type: list[Listed]
     at += 1
     while text[at] != "]":
-        item, end = _SCAN(text, at)
+        try:
+            (item, end), nested = _SCAN(text, at), False
+        except RecursionError:
+            (item, end), nested = outer_levels(text, at), True
         body = text[at:end] if "kind" in item else named + text[at + 1 : end]
         item["apiVersion"], item["kind"] = resource.api_version, resource.kind
-        found.append(Listed(item, body.encode("utf-8", "surrogatepass")))
+        found.append(Listed(item, body.encode("utf-8", "surrogatepass"), nested))
         at = end + (text[end] == ",")
     return found, at + 1
 

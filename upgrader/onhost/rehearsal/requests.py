@@ -31,6 +31,9 @@ class Outcome(NamedTuple):
     why: str = ""
 
 
+_NESTED = Outcome("", "nested")
+
+
 class Pair(NamedTuple):
     """A resource as both versions serve it, at the same version where there is one."""
 
@@ -67,6 +70,16 @@ class Requests:
         self, pair: Pair, key: tuple[str, str], before: Listed, after: Listed | None, create: bool
     ) -> list[Outcome]:
         """Of one object, as the current version has listed it; `after`: as the target has, None where it hasn't."""
+        if before.nested or (after is not None and after.nested):
+            return [_NESTED]
+        try:
+            return self._outcomes(pair, key, before, after, create)
+        except RecursionError:  # it could just be read, but not compared, or sent
+            return [_NESTED]
+
+    def _outcomes(
+        self, pair: Pair, key: tuple[str, str], before: Listed, after: Listed | None, create: bool
+    ) -> list[Outcome]:
         old, new, write = pair
         if after is None:
             status, other = self._target.ask("GET", new.path(*key))

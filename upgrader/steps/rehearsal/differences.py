@@ -153,6 +153,12 @@ def _conversion(found: Difference) -> Finding:
     return Finding("rehearsal.conversion", "unknown", title, found.objects, remedy)
 
 
+def _nested(found: Difference) -> Finding:
+    title = f"{found.resource} are nested too deeply to be compared"
+    remedy = "Delete these objects or flatten them, or try one like them on a test cluster."
+    return Finding("rehearsal.nested", "unknown", title, found.objects, remedy)
+
+
 def _parameters(found: Difference) -> Finding:
     title = f"{found.resource} have pods or Secrets as parameters, so what they decide was not compared"
     remedy = "Try objects that these policies select on a test cluster: in a rehearsal, they have no parameters."
@@ -195,6 +201,7 @@ _FINDINGS: Mapping[str, Callable[[Difference], Finding]] = {
     "no-create": _unproven,
     CLIENT: _client,
     "conversion": _conversion,
+    "nested": _nested,
     "parameters": _parameters,
     "kms": _kms,
     "unlisted": _unlisted,

@@ -162,3 +162,21 @@ def test_a_connection_that_is_lost_is_opened_again_once(connections: Connections
     connections.answers = [OSError("reset"), TimeoutError()]
     with pytest.raises(Failed, match="the target kube-apiserver no longer answers: no answer in time"):
         server().ask("POST", "/x", {})
+
+
+def test_an_object_that_is_nested_too_deeply_is_known_by_its_outer_levels(connections: Connections) -> None:
+    """Its name, its owner and what it was sent as; the objects before and after it are read as always. Braces within a
+    text are none, and its metadata is nested as deeply as its spec.
+    """
+    deep = f"{'[' * 5000}1,{{}}{']' * 5000}"
+    metadata = f'{{"managedFields":[{{"fieldsV1":{deep}}}],"name":"a\\"}}]","namespace":"team"}}'
+    nested = f'{{"apiVersion":"example.com/v1","kind":"Widget","metadata":{metadata},"spec":{deep},"status":"x"}}'
+    text = f'{{"metadata":{{"continue":"more"}},"items":[{CUSTOM},{nested},{CUSTOM}],"kind":"WidgetList"}}'
+    connections.answers = [(200, text)]
+    page = server().page(WIDGETS, "")
+    assert [each.nested for each in page.found] == [False, True, False]
+    assert page.found[0].item == page.found[2].item == json.loads(CUSTOM)
+    found = page.found[1]
+    assert (found.item["metadata"]["name"], found.item["metadata"]["namespace"]) == ('a"}]', "team")
+    assert found.item["status"] == "x" and found.body.decode() == nested
+    assert page.at == "more"

@@ -335,3 +335,36 @@ def test_objects_are_sent_as_a_server_writes_them() -> None:
     and with the signs escaped that Go's encoder escapes.
     """
     assert as_go_has_it({"a": ["<é&>", 1, None]}) == '{"a":["\\u003cé\\u0026\\u003e",1,null]}'.encode()
+
+
+class NestingApi(FakeApi):
+    """Has an object that is nested too deeply to be read, or for which each answer is."""
+
+    def __init__(self, *objects: dict[str, Any], name: str, listed: bool) -> None:
+        super().__init__(objects)
+        self._name, self._listed = name, listed
+
+    def page(self, *asked: Any, **more: Any) -> Page:
+        page = super().page(*asked, **more)
+        return page._replace(found=[each._replace(nested=self._nests(each.item)) for each in page.found])
+
+    def write(self, method: str, path: str, body: bytes, form: str = "application/json") -> tuple[int, dict[str, Any]]:
+        if b'"name":"deep"' in body:
+            raise RecursionError
+        return super().write(method, path, body, form)
+
+    def _nests(self, item: dict[str, Any]) -> bool:
+        return self._listed and item["metadata"]["name"] == self._name
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_an_object_that_is_nested_too_deeply_is_unknown(listed: bool) -> None:
+    """It is named, whether it can't be read or only not be sent, and all others are compared as without it."""
+    objects = [deployment(name) for name in ("a", "deep", "z")]
+    current, target = (NestingApi(*objects, name="deep", listed=listed) for _ in range(2))
+    target.refused["PUT", "z"] = INVALID
+    found, counts = compared(current, target)
+    assert found.keys() == {("nested", "deployments.apps"), ("update", "deployments.apps")}
+    assert found["nested", "deployments.apps"] == ("", 1, ["default/deep"])
+    assert found["update", "deployments.apps"] == (WHY, 1, ["default/z"])
+    assert (counts["objects"], counts["read"], counts["updated"]) == (3, 2, 2)

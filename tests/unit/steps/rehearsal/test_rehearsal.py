@@ -139,6 +139,7 @@ def test_without_etcds_data_no_rehearsal_is_possible(monkeypatch: pytest.MonkeyP
         ("rehearsal.added", "info"),
         ("rehearsal.dropped", "warning"),
         ("rehearsal.conversion", "unknown"),
+        ("rehearsal.nested", "unknown"),
         ("rehearsal.parameters", "unknown"),
         ("rehearsal.kms", "unknown"),
         ("rehearsal.unlisted", "unknown"),
@@ -161,6 +162,7 @@ def test_each_difference_is_a_finding(id_: str, severity: str) -> None:
         "added",
         "dropped",
         "conversion",
+        "nested",
         "parameters",
         "manifest",
     ):
