@@ -133,12 +133,14 @@ def review(pod: str, *, dry_run: bool = False) -> dict[str, Any]:
     return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
 
 
-def asked(guard: GuardProcess, pod: str, *, dry_run: bool = False) -> tuple[int, str]:
+def asked(
+    guard: GuardProcess, pod: str, *, dry_run: bool = False, path: str = "/admission/pod-eviction"
+) -> tuple[int, str]:
     """What a replica itself says to an eviction: (0, "") where it is allowed, HTTP's or the answer's code and text.
 
     -1: it doesn't answer.
     """
-    status, text = guard.post("/admission/pod-eviction", review(pod, dry_run=dry_run))
+    status, text = guard.post(path, review(pod, dry_run=dry_run))
     if status != 200:
         return status or -1, text
     response = json.loads(text)["response"]

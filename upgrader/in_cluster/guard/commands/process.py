@@ -21,6 +21,7 @@ from upgrader.in_cluster.guard.roles.admission_server import Decide, admission_a
 from upgrader.in_cluster.guard.roles.downscale_history import DownscaleHistory
 from upgrader.in_cluster.guard.roles.downscales import Downscales
 from upgrader.in_cluster.guard.roles.group_locks import GroupLocks, leases_of_groups
+from upgrader.in_cluster.guard.roles.own_webhooks import OwnWebhooks
 from upgrader.in_cluster.guard.roles.rolling_groups import RollingGroups
 from upgrader.in_cluster.guard.roles.rollout import Rollouts
 from upgrader.in_cluster.guard.roles.run_lease import RunLease
@@ -75,13 +76,15 @@ async def serve(settings: Settings, connection: Connection, namespace: str, stop
             parts.running.append(run_lease.run())
         locks, history = GroupLocks(api, namespace), DownscaleHistory(api, settings.zone_tracker)
         calls = await servers.enter_async_context(PodCalls(settings.pods_timeout_seconds))
-        lead, others = partial(_leadership, api, namespace), budgets.refusal if budgets else None
+        lead, configurations = partial(_leadership, api, namespace), _configurations(api, settings, namespace)
+        webhooks = OwnWebhooks(tuple(configurations.values()))
+        others = webhooks.while_called(zone_budgets.EVICTION_PATH, budgets.refusal) if budgets else None
         protector = await protector_parts(api, settings, lead, metrics, servers, others)
         for informer in protector.informers:
             parts.follow(informer)
         parts.running += protector.running
         if "webhook" in settings.roles:
-            served = _certificates(api, settings, namespace, metrics, parts)
+            served = _certificates(api, settings, namespace, metrics, parts, configurations)
             answering: dict[str, Decide] = {no_downscale.PATH: no_downscale.NoDownscale(api, run_lease)}
             answering[prepare_downscale.PATH] = prepare_downscale.PrepareDownscale(
                 api,
@@ -174,16 +177,29 @@ def _rollouts(
     parts.running += [downscales.leases.run(), rollouts.run()]
 
 
-def _certificates(api: Api, settings: Settings, namespace: str, metrics: Metrics, parts: _Parts) -> ServedCertificate:
+def _configurations(api: Api, settings: Settings, namespace: str) -> dict[str, Informer[Object]]:
+    """Of guard's webhooks; none where guard writes no authority into them, for which alone it has the right to read."""
+    if "webhook" not in settings.roles or settings.certificate_files or not settings.inject:
+        return {}
+    labels = labels_of(dict.fromkeys((*settings.namespaces, namespace)))
+    return {kind: Informer(api, found, keep=whole, labels=labels) for kind, found in CONFIGURATIONS.items()}
+
+
+def _certificates(
+    api: Api,
+    settings: Settings,
+    namespace: str,
+    metrics: Metrics,
+    parts: _Parts,
+    informers: dict[str, Informer[Object]],
+) -> ServedCertificate:
     served = ServedCertificate()
     metrics.certificate_ends.set_function(lambda: served.ends.timestamp() if served.ends else 0)
     parts.questions["certificate"] = lambda: served.why_not(datetime.now(UTC))
     if settings.certificate_files:
         parts.running.append(FileKeeper(*settings.certificate_files, served).run())
         return served
-    labels = labels_of(dict.fromkeys((*settings.namespaces, namespace)))
-    informers = {kind: Informer(api, found, keep=whole, labels=labels) for kind, found in CONFIGURATIONS.items()}
-    injection = Injection(api, informers) if settings.inject else None
+    injection = Injection(api, informers) if informers else None
     short = settings.dns_name.removesuffix(".svc")
     names = tuple(dict.fromkeys((settings.dns_name, short)))
     wanted = Wanted(names, settings.organization, settings.life)
