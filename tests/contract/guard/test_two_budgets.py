@@ -24,9 +24,7 @@ def test_a_protector_denies_what_the_zone_aware_budget_denies_while_that_is_on(p
         guard_process(tmp_path, pair.kubeconfig, *WEBHOOK, "-protector.cells=one") as guard,
         zones(pair.kube, count=2) as group,
         budget(pair.kube, group.group),
-        webhooks(pair.kube, guard),
     ):
-        guard.wait_ready()
         a, b = group.names
         spec = {"minAvailable": 0, "selector": {"matchLabels": {"rollout-group": group.group}}}
         meta = {"name": group.group, "namespace": "shop"}
@@ -36,15 +34,17 @@ def test_a_protector_denies_what_the_zone_aware_budget_denies_while_that_is_on(p
         def least() -> tuple[int, str]:
             return asked(guard, f"{b}-0", path="/protector/one")
 
+        guard.wait_ready()
         try:
-            assert asked(guard, f"{a}-0") == (0, "")
-            denied = (429, f"1 pod not ready in {a}")
-            until("the protector to be known", lambda: least() == denied, timeout_seconds=60, interval_seconds=0.1)
-            found = pair.kube.get(PROTECTORS, group.group, "shop")
-            assert found is not None and "status" not in found
-            name = configuration(guard)["metadata"]["name"]
-            switch_off(pair.kube, SystemClock(), [name], lambda _: None)
-            until("it to be off", lambda: least() == (0, ""), timeout_seconds=60, interval_seconds=0.1)
-            assert asked(guard, f"{b}-0")[0] == 429
+            with webhooks(pair.kube, guard):
+                assert asked(guard, f"{a}-0") == (0, "")
+                denied = (429, f"1 pod not ready in {a}")
+                until("the protector to be known", lambda: least() == denied, timeout_seconds=30, interval_seconds=0.1)
+                found = pair.kube.get(PROTECTORS, group.group, "shop")
+                assert found is not None and "status" not in found
+                name = configuration(guard)["metadata"]["name"]
+                switch_off(pair.kube, SystemClock(), [name], lambda _: None)
+                until("it to be off", lambda: least() == (0, ""), timeout_seconds=30, interval_seconds=0.1)
+                assert asked(guard, f"{b}-0")[0] == 429
         finally:
             pair.kube.delete(PROTECTORS, group.group, "shop")
