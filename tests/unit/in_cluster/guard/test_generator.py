@@ -112,6 +112,41 @@ def test_it_follows_its_deployment_and_keeps_what_people_added() -> None:
     run(test)
 
 
+@pytest.mark.parametrize("least", ["3", None])
+def test_its_protector_is_corrected_where_the_definition_lets_another_type_in(least: object) -> None:
+    """Until then, no pod of the namespace goes: the minimum isn't known."""
+
+    async def test(world: World) -> None:
+        world.put(deployment())
+        await world.look()
+        made = world.api.objects[MADE]
+        world.api.put(POD_PROTECTORS, {**made, "spec": {**made["spec"], "minAvailable": least}}, "shop")
+        await world.look()
+        assert world.api.objects[MADE]["spec"]["minAvailable"] == 3
+        await see(world.cache)
+        assert world.cache.unreadable("shop") == ""
+
+    run(test)
+
+
+def test_a_status_of_another_type_is_left_to_people(caplog: pytest.LogCaptureFixture) -> None:
+    """What its cells had allowed isn't known; it is tried again, with a reason in the log."""
+
+    async def test(world: World) -> None:
+        world.put(deployment())
+        await world.look()
+        made = world.api.objects[MADE]
+        world.api.put(POD_PROTECTORS, {**made, "status": {"cells": "none"}}, "shop")
+        await world.look()
+        assert world.api.objects[MADE]["status"] == {"cells": "none"}
+        assert 'generator_reconcile_count{error="InvalidProtector"} 1.0' in world.metrics.text()
+        said = ["all pods of a namespace are protected", "reconciling a PodProtector failed"]
+        assert [each.getMessage() for each in caplog.records] == said
+
+    caplog.set_level("WARNING")
+    run(test)
+
+
 def test_a_deployment_that_is_deleted_is_let_go_last() -> None:
     """First its protector goes, then its finalizer."""
 

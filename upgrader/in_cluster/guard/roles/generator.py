@@ -21,7 +21,7 @@ from upgrader.in_cluster.guard.core.generator import (
     wanted,
     work,
 )
-from upgrader.in_cluster.guard.core.protector_object import status
+from upgrader.in_cluster.guard.core.protector_object import InvalidProtector, status
 from upgrader.in_cluster.guard.core.selectors import Selector
 from upgrader.in_cluster.guard.guard_errors import ApiAway, ApiRefused, Conflict, NotFound
 from upgrader.in_cluster.guard.logs import LOG
@@ -100,7 +100,7 @@ class Generator:
             else:
                 await self._reconcile(key)
             self._failing.pop(key, None)
-        except (ApiAway, ApiRefused) as failed:
+        except (ApiAway, ApiRefused, InvalidProtector) as failed:
             error = type(failed).__name__
             seconds = self._failing.setdefault(key, Backoff()).next_seconds()
             if not isinstance(failed, Conflict):
@@ -114,7 +114,7 @@ class Generator:
             self._metrics.generator.labels(error).observe(time.monotonic() - begun)
 
     async def _reconcile(self, key: Key) -> None:
-        """Raises ApiAway, ApiRefused."""
+        """Raises ApiAway, ApiRefused, InvalidProtector."""
         namespace, name = key
         cached = next((found for each in self.deployments if (found := each.objects.get(key))), None)
         held = self._protectors.get((namespace, protector_name(name)))
@@ -153,7 +153,10 @@ class Generator:
         return Work()
 
     def _others_protect(self, protector: Object) -> bool:
-        mine = self._protectors.read(protector)
+        try:
+            mine = self._protectors.read(protector)
+        except InvalidProtector:  # how many pods it keeps isn't known; it is corrected, if its Deployment is there
+            return False
         return any(
             held.protector.selector == mine.selector
             and held.protector.name != mine.name
