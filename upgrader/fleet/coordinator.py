@@ -418,10 +418,13 @@ class Coordinator:
             return self._found(cluster, "", "") if cluster.problem in ("unknown", "silent") else False
         assert cluster.since is not None and seen.result is not None, "it was begun, and has ended"
         # A coordinator that was away for a night, or a queue, has not made the run any longer, and no other clock is
-        # trusted beyond this one: windows must have room for the longest runs. Both times of a Job are by one clock.
+        # trusted beyond this one: windows must have room for the longest runs. Where the clocks of a Job's controller
+        # and of its pod's node disagree, the time is unknown, and so it is the longest.
         now, ended = self.clock.now(), seen.result.time
         began = (ended and seen.result.began) or cluster.since
-        seconds = max(0.0, min(((ended or now) - began).total_seconds(), (now - cluster.since).total_seconds()))
+        disagree = seen.result.began is not None and ended is not None and ended < began
+        took, longest = (ended or now) - began, now - cluster.since
+        seconds = max(0.0, (longest if disagree else min(took, longest)).total_seconds())
         self._end(cluster, cluster.attempt, seen.result, seconds)
         return True
 

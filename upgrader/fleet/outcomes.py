@@ -112,6 +112,9 @@ def result_of(
     ended = end is not None and bool(end.run) and end.exit_code not in (0, 6, 130)
     unknown = None if ended else _unknown(name, run, cluster)
     began = end.began if end else None
+    if began and run and run.name not in (before, resumed):
+        # A queue that stops a Job for another one gives it another start, with only the rest of its run.
+        began = min(began, run.state.started or began)
     return replace(unknown or _known(end, cluster, run, target, resumed), time=time, began=began)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from testkit.fakes.clock import FakeClock
 from testkit.fleet_folder import write_kubeconfig
 from testkit.fleet_machine import (
     EMIT,
@@ -787,12 +788,37 @@ def test_seconds_of_a_job_by_its_own_clock(machine: Machine, monkeypatch: pytest
         said, now = end(attempt), machine.clock.now() + ahead
         return replace(said, time=now, began=now - timedelta(minutes=10)) if said else None
 
+    def ran(*told: Any) -> None:  # the journal's times are by the clock of the Job's pod, too
+        mine, machine.clock = machine.clock, FakeClock()
+        machine.clock.sleep((mine.now() + ahead - machine.clock.now()).total_seconds())
+        Machine._ran(machine, *told)
+        machine.clock = mine
+
     monkeypatch.setattr(machine, "end", told)
+    monkeypatch.setattr(machine, "_ran", ran)
     one = coordinator(machine, begun(machine))
     look_until(one, lambda state: state.clusters["a"].phase == "running")
     machine.clock.sleep(3000)
     state = look_until(one, lambda state: state.clusters["a"].phase == "succeeded")
     assert state.seconds == (600.0,)
+
+
+def test_job_that_has_ended_before_it_began(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock of its pod's node is wrong: how long the run took is unknown, and not nothing, for which every window
+    would have room.
+    """
+    end = machine.end
+
+    def told(attempt: Path) -> CommandEnd | None:
+        said, now = end(attempt), machine.clock.now()
+        return replace(said, time=now - timedelta(hours=5), began=now) if said else None
+
+    monkeypatch.setattr(machine, "end", told)
+    one = coordinator(machine, begun(machine))
+    look_until(one, lambda state: state.clusters["a"].phase == "running")
+    machine.clock.sleep(3000)
+    state = look_until(one, lambda state: state.clusters["a"].phase == "succeeded")
+    assert state.seconds[0] >= 3000
 
 
 @pytest.mark.parametrize("pins", [Pins("2", "c", "p"), Pins("1", "d", "p"), Pins("1", "c", "q")])

@@ -287,3 +287,16 @@ def test_no_run_is_named_and_no_journal_can_be_read(tmp_path: Path, code: int, e
     end = CommandEnd(code, "", error, "it ended", unread="no answer")
     result = result_of(end, "a", tmp_path, TARGET, before="", resumed=resumed)
     assert (result.outcome, result.run, result.open) == ("interrupted", resumed, True)
+
+
+def test_run_that_began_before_its_job_started_again(tmp_path: Path) -> None:
+    """A queue that stops a Job for a more important one gives it another start time, with only the rest of its run; the
+    journal knows when the run began. An earlier run of the cluster says nothing.
+    """
+    write_run(tmp_path, FIRST, "succeeded")
+    write_run(tmp_path, SECOND, "succeeded")
+    begun = FakeClock().now()
+    end = CommandEnd(0, SECOND, time=begun + timedelta(hours=9), began=begun + timedelta(hours=8))
+    assert ended(tmp_path, end, before=FIRST).began == begun
+    assert ended(tmp_path, replace(end, run=FIRST), before=FIRST).began == end.began
+    assert ended(tmp_path, end, before=FIRST, resumed=SECOND).began == end.began
