@@ -11,9 +11,11 @@ from upgrader.onhost.common.questions import Failed
 __all__ = ["MARGIN_BYTES", "require_disk", "require_memory"]
 
 MARGIN_BYTES = 256 << 20
-_KUBELET = "/var/lib/kubelet"
-_EVICTED_BELOW = 10
-"""Percent: a kubelet evicts pods where less of the disk of its own folder is free (`nodefs.available`, by default)."""
+_KUBELET, _CONTAINERD = "/var/lib/kubelet", "/var/lib/containerd"
+_NODE_PERCENT, _IMAGE_PERCENT = 10, 15
+"""By default, a kubelet evicts pods where less is free of the disk of its own folder (`nodefs.available`), or of the
+images' disk (`imagefs.available`), also if that is the same one. Then it removes images that no container uses, too.
+"""
 
 
 def require_memory(wanted: int) -> None:
@@ -29,7 +31,7 @@ def require_memory(wanted: int) -> None:
 
 def require_disk(folder: str, wanted: int) -> None:
     """Raise Failed unless the disk of this folder, which may be missing yet, has so many bytes free, and some more: as
-    many as a kubelet wants, if it is the same disk.
+    many as a kubelet wants, if it uses the same disk.
     """
     there = folder
     while not os.path.isdir(there):
@@ -39,14 +41,22 @@ def require_disk(folder: str, wanted: int) -> None:
         raise Failed(
             f"{folder} has {disk.free >> 20:,} MiB of free space, {(wanted + MARGIN_BYTES) >> 20:,} MiB are needed"
         )
-    evicted = disk.total * _EVICTED_BELOW // 100
-    if _has_kubelet(there) and disk.free < wanted + evicted:
+    percent = _left_free(there)
+    kept = disk.total * percent // 100
+    if percent and disk.free < wanted + kept:
         raise Failed(
-            f"{folder} has {disk.free >> 20:,} MiB of free space, {(wanted + evicted) >> 20:,} MiB are needed: with "
-            f"less than {_EVICTED_BELOW} % free, the kubelet evicts pods"
+            f"{folder} has {disk.free >> 20:,} MiB of free space, {(wanted + kept) >> 20:,} MiB are needed: with "
+            f"less than {percent} % free, the kubelet evicts pods"
         )
 
 
-def _has_kubelet(folder: str) -> bool:
-    """Whether the disk of a folder is that of the kubelet."""
-    return os.path.isdir(_KUBELET) and os.stat(_KUBELET).st_dev == os.stat(folder).st_dev
+def _left_free(folder: str) -> int:
+    """How many percent of the disk of a folder are left to a kubelet; 0 if it has no use for that disk."""
+    if not os.path.isdir(_KUBELET):
+        return 0
+    used = ((_KUBELET, _NODE_PERCENT), (_CONTAINERD, _IMAGE_PERCENT))
+    return max((percent for place, percent in used if os.path.isdir(place) and _on_one_disk(place, folder)), default=0)
+
+
+def _on_one_disk(one: str, other: str) -> bool:
+    return os.stat(one).st_dev == os.stat(other).st_dev

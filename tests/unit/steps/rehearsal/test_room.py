@@ -16,9 +16,10 @@ TOTAL = 100 << 30
 
 @pytest.fixture(autouse=True)
 def disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Of 100 GiB, with 14 GiB free, which the kubelet uses, too."""
+    """Of 100 GiB, with 14 GiB free, which the kubelet uses, too, and containerd another one."""
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=14 << 30, total=TOTAL))
     monkeypatch.setattr(room, "_KUBELET", str(tmp_path))
+    monkeypatch.setattr(room, "_CONTAINERD", "/proc")
 
 
 def test_copies_that_would_have_pods_evicted_are_refused(tmp_path: Path) -> None:
@@ -28,6 +29,19 @@ def test_copies_that_would_have_pods_evicted_are_refused(tmp_path: Path) -> None
         Failed, match="14,336 MiB of free space, 15,360 MiB are needed: with less than 10 % free, the k"
     ):
         room.require_disk(str(tmp_path), 5 << 30)
+
+
+@pytest.mark.parametrize("kubelet", ["", "/proc"])
+def test_more_of_the_disk_of_images_is_left(kubelet: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most nodes have one disk for both, and the higher limit holds; images may have one without the kubelet's."""
+    monkeypatch.setattr(room, "_CONTAINERD", str(tmp_path))
+    monkeypatch.setattr(room, "_KUBELET", kubelet or str(tmp_path))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=19 << 30, total=TOTAL))
+    room.require_disk(str(tmp_path), 4 << 30)
+    with pytest.raises(Failed, match="20,480 MiB are needed: with less than 15 % free, the kubelet evicts pods"):
+        room.require_disk(str(tmp_path), 5 << 30)
+    monkeypatch.setattr(room, "_KUBELET", "/nowhere")
+    room.require_disk(str(tmp_path), 18 << 30)
 
 
 @pytest.mark.parametrize("kubelet", ["/proc", "/nowhere"])
