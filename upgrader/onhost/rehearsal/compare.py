@@ -191,13 +191,14 @@ class Comparison:
         """Note objects of a resource that only the target serves, such as those of an alpha version that was enabled
         once, if it can't read them.
         """
-        page = Page([], at="")
-        while True:
+        page = Page([])
+        while time.monotonic() < self._until:
             page = self._target.page(resource, page.at, limit=page.next_limit)
             if page.refused is not None:
                 self._found.add("left", resource.name, self._requests.why(resource, page.refused))
-            if not page.at or time.monotonic() >= self._until:
+            if not page.at:
                 return
+        self._found.add("unfinished", resource.name, "")
 
     def _each_page(self, pool: ThreadPoolExecutor, pair: Pair, *, first: bool) -> bool:
         """Compare all objects at one version; False if that is impossible."""

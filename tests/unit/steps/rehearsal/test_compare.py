@@ -165,6 +165,15 @@ def test_stored_objects_of_a_resource_that_only_the_target_serves(readable: int)
     assert found == {("left", "podgroups.scheduling.k8s.io"): ("no kind is registered", 1, [])}
 
 
+def test_stored_objects_that_were_not_read_in_time_are_told() -> None:
+    """That the target can read them is unknown, whatever it could read until then."""
+    target = NewApi(deployment("one"), readable=1)
+    comparison = Comparison(FakeApi((deployment("one"),)), target, 10, 0.0)  # type: ignore[arg-type]
+    comparison.run(write=True)
+    found = {(each["what"], each["resource"]) for each in comparison.findings()}
+    assert found == {("unfinished", "deployments.apps"), ("unfinished", "podgroups.scheduling.k8s.io")}
+
+
 FULL = {"reason": "Forbidden", "message": "exceeded quota"}
 DENIED = {"reason": "Invalid", "details": {"causes": [{"message": "policy 'few' denied request: no"}]}}
 TAKEN = {"reason": "AlreadyExists", "message": "it already exists"}
