@@ -80,7 +80,7 @@ class Processes:
 
     def wait(self, name: str, ready: Callable[[], str], seconds: float) -> str:
         """ "" once it is ready; else why it isn't: its last words, or what it said when time was over. Raises Failed if
-        it was killed.
+        it was killed, or another one, for which it may wait.
         """
         until = time.monotonic() + seconds
         while True:
@@ -92,6 +92,7 @@ class Processes:
             if not missing:
                 return ""
             if time.monotonic() >= until:
+                self.require_unkilled()
                 return f"after {seconds:.0f} s, {missing}"
             time.sleep(_POLL_SECONDS)
 

@@ -126,6 +126,15 @@ def test_a_server_that_is_killed_at_its_start_is_no_finding(processes: Processes
         started(processes, server(tmp_path, "kill -9 $$"))
 
 
+def test_a_server_that_waits_for_an_etcd_that_was_killed_is_no_finding(processes: Processes) -> None:
+    """The memory was used up, and not the target's fault, that its etcd no longer answers."""
+    processes.start("etcd-target", ["/bin/sh", "-c", "kill -9 $$"])
+    processes.start("server", ["/bin/sleep", "1000"])
+    etcd = processes._started["etcd-target"]
+    with pytest.raises(Failed, match=f"etcd-target {KILLED}"):
+        processes.wait("server", lambda: "it is not ready: etcd" if etcd.wait() else "", 0.0)
+
+
 def test_a_tool_that_is_killed_has_run_out_of_memory(processes: Processes) -> None:
     """The exit code of a signal tells no user that."""
     with pytest.raises(Failed, match=f"etcdutl {KILLED}"):
