@@ -35,7 +35,9 @@ def unit_command(use: str, work: str, seconds: int = UNIT_SECONDS) -> tuple[str,
         "ProtectSystem": "strict",
         "ReadWritePaths": work,
         "NoNewPrivileges": "yes",
-        "LimitCORE": "0",  # a core would have Secrets, and be written elsewhere
+        # A core would have Secrets, and be written elsewhere. With 0, the kernel still gives it to a program, such as
+        # apport, if kernel.core_pattern names one; this byte is too little for a file, and forbids that, too.
+        "LimitCORE": "1",
         "MemoryMax": str(MEMORY_BYTES),
         "MemorySwapMax": "0",
         "OOMScoreAdjust": "1000",

@@ -80,7 +80,7 @@ def test_it_runs_in_a_unit_that_reaches_nothing_and_leaves_nothing() -> None:
         "ReadWritePaths=/var/lib/etcd/upgrader/u1",
         "MemoryMax=2147483648",
         "OOMPolicy=continue",
-        "LimitCORE=0",
+        "LimitCORE=1",
         "CPUWeight=10",
         "RuntimeMaxSec=2400",
         "ExecStopPost=/usr/bin/find /var/lib/etcd/upgrader/u1 -mindepth 1 -delete",
