@@ -342,10 +342,14 @@ class _HubSilent(UsageError):
 def _of_hub() -> Iterator[None]:
     try:
         yield
+    except CredentialsRefused as error:
+        # They are no cluster's fault, either: their file is read again. An `unknown` run is named without the remedy.
+        raise _HubSilent(
+            f"the management cluster: {error.message}; replace the credentials in its kubeconfig (`jobs.kubeconfig`)",
+            remedy="That file is read again every minute.",
+        ) from error
     except ApiError as error:
-        # Credentials that have expired are no cluster's fault, either: their file is read again.
-        silent = isinstance(error, ApiUnavailable | CredentialsRefused)
-        silent |= error.status >= HTTPStatus.INTERNAL_SERVER_ERROR
+        silent = isinstance(error, ApiUnavailable) or error.status >= HTTPStatus.INTERNAL_SERVER_ERROR
         forbidden = error.status == HTTPStatus.FORBIDDEN
         raise (_HubSilent if silent else UsageError)(
             f"the management cluster: {error.message}",

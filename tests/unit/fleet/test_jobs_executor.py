@@ -347,10 +347,11 @@ def test_expired_credentials_of_the_management_cluster(site: Site) -> None:
     """They are no failure of the cluster whose run was to begin: its run counts as begun, and with new credentials it
     is seen that there is no Job.
     """
-    site.kube.fails["create jobs"] = site.kube.fails["get jobs"] = CredentialsRefused("401")
+    site.kube.fails["create jobs"] = site.kube.fails["get jobs"] = CredentialsRefused("401", remedy="upgrader recover")
     site.start()
-    with pytest.raises(UsageError, match="the management cluster: 401"):
+    with pytest.raises(UsageError, match=r"the management cluster: 401; replace .* in its kubeconfig") as refused:
         site.executor.running(site.attempt)
+    assert "jobs.kubeconfig" in refused.value.message and "recover" not in refused.value.remedy
     site.kube.fails.clear()
     assert not site.later()
 
