@@ -87,6 +87,8 @@ class AnsiblePlaybooks:
             ending = _Ending(cancelled, time.monotonic() + timeout_seconds, Path(folder) / _PID)
             given = _variables_file(Path(folder), variables)
             environment = _environment(_die_with_parent(Path(folder)), self._bytecode)
+            # Ansible removes its own one only if nothing ends it: compressed programs, and decrypted files, would stay.
+            environment["ANSIBLE_LOCAL_TEMP"] = folder
             if self._pipelined is not None and playbook.resolve().is_relative_to(self._pipelined.resolve()):
                 environment |= _pipelining()
             runner = ansible_runner.run(

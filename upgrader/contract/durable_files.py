@@ -11,7 +11,7 @@ import hashlib
 import os
 import stat
 from collections.abc import Callable
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 if TYPE_CHECKING:
     Name = str | os.PathLike[str]
@@ -171,15 +171,15 @@ def text_writer(text: str) -> Callable[[BinaryIO], object]:
     return lambda stream: stream.write(text.encode("utf-8", "surrogateescape"))
 
 
-def copier(source: Name) -> Callable[[BinaryIO], object]:
-    """Writes what is in another file.
+def copier(source: Name, read: Callable[[Name, str], Any] = open) -> Callable[[BinaryIO], object]:
+    """Writes what is in another file, as `read` opens it: `gzip.open` unpacks it.
 
     A little at a time to the disk: etcd, on the same one, waits for its own few bytes until all that was written before
     them is there, and answers nothing meanwhile.
     """
 
     def copy(stream: BinaryIO) -> None:
-        with open(source, "rb") as content:
+        with read(source, "rb") as content:
             for block in iter(lambda: content.read(_AT_ONCE), b""):
                 stream.write(block)
                 stream.flush()
