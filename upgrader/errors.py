@@ -35,7 +35,9 @@ An error states what happened to which object (`message`), and what to do next (
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from http import HTTPStatus
 from pathlib import Path
 from types import MappingProxyType
 
@@ -71,6 +73,9 @@ __all__ = [
     "WorkloadFailed",
     "error_name",
 ]
+
+_NO_RIGHT = re.compile(r"\bcannot \S+ (?:resource|path) ")
+"""How an API server tells a right that is missing: `User "x" cannot create resource "jobs" in API group "batch"`."""
 
 
 class UpgraderError(Exception):
@@ -178,6 +183,11 @@ class ApiError(UpgraderError):
 
     exit_code = 5
     status = 0
+
+    @property
+    def lacks_right(self) -> bool:
+        """Whether the user's rights don't allow it. Admission, such as a quota, refuses with the same status."""
+        return self.status == HTTPStatus.FORBIDDEN and _NO_RIGHT.search(self.message) is not None
 
 
 class CredentialsRefused(ApiError):

@@ -299,7 +299,6 @@ class ApiClient:
         remedy = {
             401: "The kubeconfig's credentials were not accepted: they may have expired, or belong to another cluster. "
             "`upgrader recover --dry-run` shows whether kube-apiserver also refuses the cluster's own clients.",
-            403: "The kubeconfig's user lacks this permission: upgrader needs cluster-admin.",
             404: _NOT_SERVED if "page not found" in message else "",
         }.get(status, "")
         kind = CredentialsRefused if status == 401 else ApiError
@@ -307,6 +306,8 @@ class ApiClient:
             f"the API server at {host} refused '{request.what}': HTTP {status} {message}".rstrip(), remedy=remedy
         )
         error.status = status
+        if error.lacks_right:
+            error.remedy = "The kubeconfig's user lacks this permission: upgrader needs cluster-admin."
         return error
 
 

@@ -30,6 +30,8 @@ __all__ = ["UsedKubeconfig", "read_used"]
 _SERVER = ("server", "tls-server-name", "proxy-url", "disable-compression", "extensions")
 _CA = "certificate-authority"
 _CERTIFICATE = ("client-certificate", "client-key")
+_MISSING = "Put the cluster's kubeconfig there, or name another file: `cluster.kubeconfig` in its upgrader.yaml."
+"""Options and variables would choose one kubeconfig for all clusters of a fleet."""
 _FILE_BYTES = 1024 * 1024
 _BEGIN, _END = "-----BEGIN ", "-----END "
 
@@ -54,7 +56,7 @@ def read_used(settings: Settings, environ: Mapping[str, str], commands: Collecti
     Files that it names are read only from the cluster folder, whose path has no links, and from the folder that the
     kubeconfig is in, links followed. Raises UsageError and ConfigError.
     """
-    path, context = find_context(settings, environ)
+    path, context = find_context(settings, environ, _MISSING)
     real = path.resolve()
     document = read_first_mapping(real, links=False)
     chosen = entry(document, "context", context)

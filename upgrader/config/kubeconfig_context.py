@@ -17,20 +17,24 @@ from upgrader.model.settings import Settings
 __all__ = ["check_context", "find_context", "kubectl_context", "server_addresses"]
 
 _KUBECTL = "KUBECONFIG"
+_MISSING = (
+    "Put the cluster's kubeconfig there, or name it: `cluster.kubeconfig` in upgrader.yaml, --kubeconfig, or "
+    f"{_KUBECTL} with --context."
+)
 
 
-def find_context(settings: Settings, environ: Mapping[str, str]) -> tuple[Path, str]:
+def find_context(settings: Settings, environ: Mapping[str, str], missing: str = _MISSING) -> tuple[Path, str]:
     """The kubeconfig and context of the settings; raises UsageError or ConfigError. If upgrader.yaml names no
     kubeconfig, and the folder has none, it is kubectl's (`KUBECONFIG`), and the context must be named: the current one
-    there may be any cluster that was used last.
+    there may be any cluster that was used last. `missing`: what helps where there is no such file.
     """
     path, wanted = settings.kubeconfig, settings.context
     listed = environ.get(_KUBECTL, "")
     if listed and not settings.kubeconfig_named and not path.is_file():
         return _of_kubectl([Path(name).absolute() for name in listed.split(os.pathsep) if name], wanted)
     if not settings.context_chosen:
-        return path, check_context(path, wanted)
-    document = _read(path)
+        return path, check_context(path, wanted, missing)
+    document = _read(path, missing)
     if wanted not in _entries(document, "contexts"):
         raise UsageError(
             f"{shown(path)} has no context '{wanted}'",
@@ -105,24 +109,20 @@ def _entries(document: Document, kind: str) -> dict[str, Mapping[str, Any]]:
     return {str(entry["name"]): entry for entry in entries if isinstance(entry, dict) and "name" in entry}
 
 
-def _read(kubeconfig: Path) -> Document:
+def _read(kubeconfig: Path, missing: str = _MISSING) -> Document:
     if not kubeconfig.is_file():
-        raise ConfigError(
-            f"{shown(kubeconfig)}: no such file",
-            remedy="Put the cluster's kubeconfig there, or name it: `cluster.kubeconfig` in upgrader.yaml, "
-            f"--kubeconfig, or {_KUBECTL} with --context.",
-        )
+        raise ConfigError(f"{shown(kubeconfig)}: no such file", remedy=missing)
     document = read_first_mapping(kubeconfig)
     KNOWN.learn(secrets_in(document.data))
     return document
 
 
-def check_context(kubeconfig: Path, wanted: str) -> str:
+def check_context(kubeconfig: Path, wanted: str, missing: str = _MISSING) -> str:
     """The kubeconfig's current context, which must be `wanted` unless that is "".
 
     Raises ConfigError when the file is missing or has no current context, UsageError for another context.
     """
-    document = _read(kubeconfig)
+    document = _read(kubeconfig, missing)
     current = document.data.get("current-context")
     if not isinstance(current, str) or not current:
         raise document.error(

@@ -93,6 +93,12 @@ class Wait:
     """None: until a run ends that is in progress, or, with `person`, until a person has acted."""
     person: bool = False
     """Whether it waits for a person: without one, nothing changes."""
+    stated: bool = field(default=False, compare=False)
+    """Whether `reason` says how things are, and not what is to come; for one reason always the same."""
+
+    def said(self, waits: str) -> str:
+        """`waits for its window`, `waits: paused by ann`."""
+        return f"{waits}{':' if self.stated else ' for'} {self.reason}"
 
     @property
     def timed(self) -> bool:
@@ -282,19 +288,20 @@ class _Deciding:
             until = each.since + timedelta(seconds=self.needed)
         else:
             until = each.problem_since + timedelta(seconds=ANSWER_SECONDS)
-        return Wait(each.problem_reason, until) if self.now < until else Wait(each.problem_reason, person=True)
+        timed = self.now < until
+        return Wait(each.problem_reason, until if timed else None, person=not timed, stated=True)
 
     def _may_resume(self, each: ClusterState) -> bool:
         """An API that doesn't answer keeps no run from going on, as that may restore it; another cluster's does, and so
         does a folder that isn't as it was approved: what is in it would be run.
         """
         if self.held.everything:
-            self.waits[each.name] = Wait(self.held.everything, person=True)
+            self.waits[each.name] = Wait(self.held.everything, person=True, stated=True)
             return False
         if each.problem not in ("identity", "changed"):
             return True
         self.checks.append(each.name)
-        self.waits[each.name] = Wait(each.problem_reason, person=True)
+        self.waits[each.name] = Wait(each.problem_reason, person=True, stated=True)
         return False
 
     def _retry(self, cluster: ClusterState, *, resume: bool) -> bool:
@@ -302,7 +309,7 @@ class _Deciding:
         assert cluster.since is not None, "it was begun"
         due = cluster.since + timedelta(seconds=RETRY_SECONDS * 2 ** max(0, cluster.interruptions - 1))
         if self.now < due:
-            self.waits[cluster.name] = Wait(f"retried after an interruption: {cluster.reason}", due)
+            self.waits[cluster.name] = Wait(f"retried after an interruption: {cluster.reason}", due, stated=True)
             return False
         if resume:
             self.starts.append(Start(cluster.name, resume=True))
@@ -323,9 +330,9 @@ class _Deciding:
         if left:
             return self._for_the_rest(left)
         if self.stop:
-            return Wait(self.stop, person=True)
+            return Wait(self.stop, person=True, stated=True)
         if not any(self._of(each).phase == "succeeded" for each in members):
-            return Wait("none of its clusters has succeeded: upgrader fleet retry CLUSTER", person=True)
+            return Wait("none of its clusters has succeeded: upgrader fleet retry CLUSTER", person=True, stated=True)
         return None
 
     def _unfinished(self, cluster: ClusterState) -> bool:
@@ -371,7 +378,7 @@ class _Deciding:
         """Never begin a cluster with a problem: ask it again, and wait or skip it. Returns False."""
         self.checks.append(each.name)
         if each.problem != "unreachable":
-            self.waits[each.name] = Wait(each.problem_reason, person=True)
+            self.waits[each.name] = Wait(each.problem_reason, person=True, stated=True)
             return False
         assert each.problem_since is not None, "it has a problem"
         rule = stage.on_unreachable
@@ -385,19 +392,20 @@ class _Deciding:
                 f"unreachable since {each.problem_since:%Y-%m-%d %H:%M}Z: upgrader fleet retry {each.name}, or "
                 f"upgrader fleet skip {each.name} --reason TEXT"
             )
-            self.waits[each.name] = Wait(reason, person=True)
+            self.waits[each.name] = Wait(reason, person=True, stated=True)
         return False
 
     def _hindrance(self, stage: Stage, cluster: FleetCluster, opening: Opening | None) -> Wait | None:
         """What keeps a cluster from beginning now."""
         if self.stop:
-            return Wait(self.stop, person=True)
+            return Wait(self.stop, person=True, stated=True)
         if opening is None:
             needs = f"a run and its rollback, which take {self.needed / 60:.0f} minutes"
             return Wait(
                 f"its windows and exclusions leave no time for {needs}: change them, and start a new campaign: "
                 "upgrader fleet run --new",
                 person=True,
+                stated=True,
             )
         if opening.begins > self.now:
             return Wait("its window", opening.begins)
@@ -407,7 +415,9 @@ class _Deciding:
                 each = self.state.clusters[name]
                 stuck = each.unended and (each.phase == "skipped" or each.failed)
                 return Wait(
-                    f"domain {other}: " + (f"the run of {name} has not ended" if stuck else f"{name} is being upgraded")
+                    f"domain {other}: "
+                    + (f"the run of {name} has not ended" if stuck else f"{name} is being upgraded"),
+                    stated=True,
                 )
         most = stage.max_concurrency.at_once(len(self.fleet.members[stage.name]))
         if self.running[stage.name] >= most:

@@ -59,6 +59,7 @@ _SIGN_SECONDS = 300.0
 _LOG_LINES = 5
 _SECONDS = 5.0
 """Of each request to a cluster whose journals are fetched."""
+_ADMISSION = "Change what the error names on the management cluster, such as a ResourceQuota or an admission policy."
 _APPROVED, _COPIES, _RESUME = "--approved-inputs", "--approved-copies", "--resume"
 
 
@@ -350,8 +351,8 @@ def _of_hub() -> Iterator[None]:
         ) from error
     except ApiError as error:
         silent = isinstance(error, ApiUnavailable) or error.status >= HTTPStatus.INTERNAL_SERVER_ERROR
-        forbidden = error.status == HTTPStatus.FORBIDDEN
+        remedy = _ADMISSION if error.status == HTTPStatus.FORBIDDEN else error.remedy
         raise (_HubSilent if silent else UsageError)(
             f"the management cluster: {error.message}",
-            remedy="Grant the coordinator the rights in the chart `fleet`." if forbidden else error.remedy,
+            remedy="Grant the coordinator the rights in the chart `fleet`." if error.lacks_right else remedy,
         ) from error

@@ -178,7 +178,7 @@ def _by_exit_code(end: CommandEnd, cluster: str, runs: Path, target: KubernetesV
     result = _by_command(end, cluster, None, target)
     unread = f"the cluster's journal can't be read: {end.unread}"
     if result.outcome == "rolled-back":  # the exit code doesn't say what the rollback has left
-        why = f"it was rolled back; whether something that worked before fails now isn't known, as {unread}"
+        why = f"it was rolled back, and it is unknown whether something that worked before fails now: {unread}"
         return replace(result, outcome="broken", reason=f"{result.reason} ({why})")
     return replace(result, reason=f"{result.reason} ({unread})")
 

@@ -63,7 +63,7 @@ def restarted(kube: Kube, chosen: ChosenPod | None, *, may_begin: bool = True) -
     if old.deleting:
         return f"pod {_NAMESPACE}/{chosen.pod}, which was evicted, is still terminating"
     if not may_begin:
-        return f"pod {_NAMESPACE}/{old.name} was not evicted yet, and is not outside of the cluster's windows"
+        return f"pod {_NAMESPACE}/{old.name} is not evicted outside of the cluster's windows"
     if old not in _followers(kube, chosen.component)[0]:  # so it was not evicted yet
         return _choose(kube)
     try:
@@ -80,8 +80,8 @@ def _choose(kube: Kube) -> Restart:
             first = min(found, key=lambda pod: pod.name)
             return ChosenPod(component, first.name, first.uid, replicas)
     return (
-        f"neither {' nor '.join(_COMPONENTS)} has a pod that can be restarted: one that doesn't lead, of two or more "
-        "which are all ready"
+        f"neither {' nor '.join(_COMPONENTS)} has a pod that can be restarted: two or more pods are needed, all Ready, "
+        "and one that isn't the leader"
     )
 
 

@@ -103,7 +103,7 @@ def _stage_line(stage: Stage, status: FleetStatus) -> Text:
     known = {*status.decision.waits, *(start.cluster for start in status.decision.starts)}
     held = all(each.phase == "waiting" and each.name not in known for each in members)
     if status.state.ended is None and wait is not None and (done == len(members) or wait.person or held):
-        line.append(f", waits for {wait.reason}{until(wait)}")
+        line.append(f", {wait.said('waits')}{until(wait)}")
     return line
 
 
@@ -129,7 +129,7 @@ def changed_lines(decision: Decision, before: Decision | None) -> Iterator[str]:
     """What is new since the last look: a line for clusters or stages that wait for the same other thing than before."""
     known = {**before.waits, **before.stages} if before else {}
     yield from _grouped(
-        (name, f"waiting for {wait.reason}{until(wait)}")
+        (name, f"{wait.said('waiting')}{until(wait)}")
         for name, wait in (*decision.waits.items(), *decision.stages.items())
         if name not in known or known[name].reason != wait.reason
     )

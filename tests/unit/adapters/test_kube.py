@@ -289,6 +289,27 @@ def test_answers_become_errors(kube: KubeAdapter, server: ScriptedServer, status
     assert type(caught.value) is kind
 
 
+@pytest.mark.parametrize(
+    ("said", "right"),
+    [
+        ('pods is forbidden: User "x" cannot list resource "pods" in API group "" in the namespace "ns"', True),
+        ('forbidden: User "x" cannot get path "/metrics"', True),
+        ('pods "a" is forbidden: exceeded quota: compute, requested: pods=1, used: pods=5, limited: pods=5', False),
+        ('pods "a" is forbidden: violates PodSecurity "restricted:latest": host namespaces', False),
+        ('admission webhook "w.example" denied the request: no', False),
+    ],
+)
+def test_a_missing_right_is_told_from_a_refusal_by_admission(
+    kube: KubeAdapter, server: ScriptedServer, said: str, right: bool
+) -> None:
+    """Both have one status; more rights help only against the first."""
+    server.answers((403, {}, json.dumps({"kind": "Status", "message": said}).encode()))
+    with pytest.raises(ApiError) as caught:
+        kube.list(PODS, "ns")
+    assert caught.value.lacks_right is right
+    assert ("lacks this permission" in caught.value.remedy) is right
+
+
 def test_direct_probe_is_asked_once(kube: KubeAdapter, server: ScriptedServer) -> None:
     """A question to one instance is about this moment: asking again would hide what it said."""
     server.answers((500, {}, b"[-]etcd failed"))

@@ -54,6 +54,14 @@ def test_credentials_may_change_and_nothing_else(folder: Path) -> None:
     assert len({before, *(each.pinned for each in others)}) == 7
 
 
+def test_a_missing_kubeconfig_is_to_be_named_in_its_folder(folder: Path) -> None:
+    """A fleet refuses the options and variables that choose one for a single cluster: none of them is advised."""
+    with pytest.raises(ConfigError, match="kubeconfig: no such file") as caught:
+        read_used(load_settings(folder, {}), {}, ())
+    assert "`cluster.kubeconfig` in its upgrader.yaml" in caught.value.remedy
+    assert "--kubeconfig" not in caught.value.remedy and "--context" not in caught.value.remedy
+
+
 def test_copy_has_the_content_of_files(folder: Path) -> None:
     """It names none: what they are replaced by later isn't read. A new content is another credential only."""
     (folder / "token").write_text("from a file\n")

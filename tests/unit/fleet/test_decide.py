@@ -368,6 +368,16 @@ def test_interrupted_runs_go_on_three_times() -> None:
     assert played.decide().starts[0] == Start("a1", resume=True)
 
 
+@pytest.mark.parametrize(
+    ("approval", "said"),
+    [(False, "waits: paused by me: lunch"), (True, "waits for an approval: upgrader fleet approve a --reason TEXT")],
+)
+def test_what_is_said_of_a_wait_is_a_sentence(approval: bool, said: str) -> None:
+    """Something that is to come is waited for; a reason that says how things are isn't."""
+    played = Campaign(fleet(stage("a", approval=approval), clusters="a1")).tell(Paused("me", "lunch"))
+    assert played.decide().waits["a1"].said("waits") == said
+
+
 def test_interrupted_before_its_run_had_begun() -> None:
     """Nothing was changed: it begins again as any other cluster does."""
     played = Campaign(fleet(stage("a"), clusters="a1")).ran("a1", "interrupted", "locked", run="")

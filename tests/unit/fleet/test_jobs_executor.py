@@ -399,6 +399,27 @@ def test_refusals_name_the_object_and_the_rights(site: Site) -> None:
         site.later()
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        'jobs.batch "a" is forbidden: exceeded quota: jobs, requested: count/jobs.batch=1, used: 5, limited: 5',
+        'admission webhook "policy.example" denied the request: no image of this registry',
+        'secrets "a" is forbidden: unable to create new content in namespace fleet-a because it is being terminated',
+    ],
+)
+def test_a_refusal_by_admission_is_no_missing_right(site: Site, said: str) -> None:
+    """A quota, a webhook or a namespace that is deleted refuses with the status of a missing right: more rights would
+    not help.
+    """
+    error = ApiError(said)
+    error.status = 403
+    site.kube.fails["create jobs"] = error
+    with pytest.raises(UsageError) as refused:
+        site.start()
+    assert said in refused.value.message
+    assert "rights" not in refused.value.remedy and "ResourceQuota" in refused.value.remedy
+
+
 def forbidden() -> ApiError:
     error = ApiError('jobs is forbidden: User "x" cannot create resource "jobs"')
     error.status = 403

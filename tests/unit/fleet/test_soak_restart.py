@@ -23,8 +23,8 @@ from upgrader.ports import Kube
 
 SCHEDULER, MANAGER = "kube-scheduler", "kube-controller-manager"
 NOTHING = (
-    "neither kube-scheduler nor kube-controller-manager has a pod that can be restarted: one that doesn't lead, of two "
-    "or more which are all ready"
+    "neither kube-scheduler nor kube-controller-manager has a pod that can be restarted: two or more pods are needed, "
+    "all Ready, and one that isn't the leader"
 )
 
 
@@ -176,7 +176,7 @@ def test_outside_of_windows() -> None:
     put(kube, SCHEDULER, "s-a", "s-b", leader="s-a_5f0c")
     chosen = ChosenPod(SCHEDULER, "s-b", "uid-s-b")
     said = restarted(kube, chosen, may_begin=False)
-    assert said == "pod kube-system/s-b was not evicted yet, and is not outside of the cluster's windows"
+    assert said == "pod kube-system/s-b is not evicted outside of the cluster's windows"
     put(kube, SCHEDULER, "s-a", "s-b", leader="s-b_5f0c")
     assert restarted(kube, chosen, may_begin=False) == said and kube.get(PODS, "s-b", "kube-system")
     assert restarted(kube, ChosenPod(SCHEDULER, "s-c", "uid-s-c"), may_begin=False) == ""

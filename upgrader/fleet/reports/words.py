@@ -29,7 +29,7 @@ def detail(each: ClusterState, decision: Decision) -> str:
     """What a cluster waits for, or why it is where it is; "" where its phase says all."""
     wait = decision.waits.get(each.name)
     if wait is not None:
-        return f"waits for {wait.reason}{until(wait)}"
+        return f"{wait.said('waits')}{until(wait)}"
     if each.phase == "running" and each.since is not None:
         return f"since {minute(each.since)}"
     if any(start.cluster == each.name for start in decision.starts):
