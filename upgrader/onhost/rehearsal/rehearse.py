@@ -90,6 +90,7 @@ def _rehearse(asked: dict[str, Any]) -> dict[str, Any]:
             _restore(asked, processes)
         _check_room(asked)
         found = _served(asked, processes, begun + asked["seconds"])
+        processes.require_unkilled()  # a kube-apiserver without its etcd answers, and refuses everything
         return {**found, "peak": processes.peak_bytes(), "seconds": round(time.monotonic() - begun, 1)}
     except Failed:
         processes.require_unkilled(_EXIT_SECONDS)  # which explains that one no longer answers
