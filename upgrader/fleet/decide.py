@@ -289,7 +289,8 @@ class _Deciding:
         else:
             until = each.problem_since + timedelta(seconds=ANSWER_SECONDS)
         timed = self.now < until
-        return Wait(each.problem_reason, until if timed else None, person=not timed, stated=True)
+        stated = each.problem != "silent"  # of which the reason is "its run to continue: …"
+        return Wait(each.problem_reason, until if timed else None, person=not timed, stated=stated)
 
     def _may_resume(self, each: ClusterState) -> bool:
         """An API that doesn't answer keeps no run from going on, as that may restore it; another cluster's does, and so

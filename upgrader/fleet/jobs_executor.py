@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
@@ -204,9 +205,14 @@ class JobsExecutor:
         with _of_hub():
             pod = newest_pod(self._pods(mine))
             waiting, time = waits_for(pod), None
-            if pod is not None and not waiting:
+            terminating = pod is not None and "deletionTimestamp" in pod["metadata"]
+            if pod is not None and not waiting and not terminating:
                 name = pod["metadata"]["name"]
                 time = last_line_time(self.kube.logs(mine.namespace, name, CONTAINER, lines=_LOG_LINES))
+        if pod is not None and terminating:
+            sign = _terminating(mine, pod, known[1].time if known else None)
+            self._signs[attempt] = now, sign
+            return sign
         shown = f"{mine.shown} ({waiting})" if waiting else mine.shown
         kubectl = f"kubectl -n {mine.namespace}"
         log, to_end = f"its log ({kubectl} logs job/{mine.name})", f"delete it ({kubectl} delete job {mine.name})"
@@ -318,6 +324,20 @@ def way_out(hub: str) -> str:
 
 def _lives(pod: KubeObject) -> bool:
     return (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
+
+
+def _terminating(mine: Attempt, pod: KubeObject, time: datetime | None) -> Sign:
+    """Of an attempt whose pod is being deleted. If its node is lost, the pod stays, also without its Job, and nobody can
+    read its log: `time` is when it was known to have written something last.
+    """
+    name, node = pod["metadata"]["name"], pod.get("spec", {}).get("nodeName") or "of the pod"
+    return Sign(
+        f"{mine.shown} (pod {name} is terminating)",
+        time,
+        f"node {node}",
+        f"start node {node} again; or, only once it is certain that this node is off, delete the pod (kubectl -n "
+        f"{mine.namespace} delete pod {name} --force)",
+    )
 
 
 def _in_pod(arguments: Sequence[str], values: Mapping[str, str]) -> list[str]:

@@ -537,6 +537,7 @@ def test_run_that_is_silent() -> None:
     """It has the time of a run and its rollback; after that, a person is called, and the wait says what for."""
     played = Campaign(fleet(stage("a"), clusters="a1"))
     played.tell(ClusterStarting("a1", 1)).tell(ClusterChecked("a1", "silent", "it to go on"), minutes=59)
+    assert played.decide().waits["a1"].said("waits") == "waits for it to go on"
     decision = played.decide()
     assert decision.waits == {"a1": Wait("it to go on", BEGIN + timedelta(hours=1))}
     assert goes_on(decision, played.state)

@@ -343,6 +343,33 @@ def test_sign_of_life(site: Site) -> None:
     assert later.process == f"Job fleet-a/{name}" and later.time == datetime(2026, 1, 1, 0, 0, 1, tzinfo=UTC)
 
 
+@pytest.mark.parametrize("job", [True, False])
+def test_a_pod_that_stays_on_a_lost_node(site: Site, job: bool) -> None:
+    """With its Job or without it, the run counts as running: what ends it is the pod's deletion, and not the Job's. Its
+    log can't be read there, so it is known by what it had written before.
+    """
+    site.start()
+    site.pod("Running", running={})
+    site.kube.log_texts["p", "run", False] = '{"time":"2026-01-01T00:00:01Z"}'
+    before = site.executor.sign(site.attempt)
+    pod = site.kube.get(PODS, "p", SPACE)
+    assert pod is not None
+    pod["metadata"]["deletionTimestamp"] = "2026-01-01T01:00:00Z"
+    site.kube.put(PODS, {**pod, "spec": {"nodeName": "n1"}}, SPACE)
+    if not job:
+        site.kube.delete(JOBS, site.job()["metadata"]["name"], SPACE)
+    site.kube.log_texts.clear()
+    site.clock.sleep(301)
+    sign = site.executor.sign(site.attempt)
+    assert site.executor.running(site.attempt)
+    assert sign.process.endswith("(pod p is terminating)") and sign.time == before.time is not None
+    assert sign.log == "node n1"
+    assert sign.to_end == (
+        "start node n1 again; or, only once it is certain that this node is off, delete the pod (kubectl -n fleet-a "
+        "delete pod p --force)"
+    )
+
+
 def test_expired_credentials_of_the_management_cluster(site: Site) -> None:
     """They are no failure of the cluster whose run was to begin: its run counts as begun, and with new credentials it
     is seen that there is no Job.
