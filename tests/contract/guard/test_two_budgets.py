@@ -35,6 +35,7 @@ def test_a_protector_denies_what_the_zone_aware_budget_denies_while_that_is_on(p
             return asked(guard, f"{b}-0", path="/protector/one")
 
         guard.wait_ready()
+        assert "guard_unreadable_podprotectors 0.0" in guard.get("/metrics")[1]
         try:
             with webhooks(pair.kube, guard):
                 assert asked(guard, f"{a}-0") == (0, "")

@@ -421,12 +421,13 @@ def test_a_protector_that_cannot_be_read_protects_all_pods_of_its_namespace(spec
             refused = await world.ask(request)
             assert (refused.allowed, refused.code) == (False, 400)
             assert refused.message.startswith("PodProtector shop/web can't be read: ")
+        assert world.cache.unreadable_count == 1
         assert (await world.ask(deletion("y", oldObject=unready))).allowed
         elsewhere = pod("z", namespace="lab")
         assert (await world.ask(deletion("z", namespace="lab", oldObject=elsewhere))).allowed
         del world.api.objects[POD_PROTECTORS.path("shop", "web")]
         await see(world.cache)
-        assert (await world.ask(deletion("x"))).allowed
+        assert (await world.ask(deletion("x"))).allowed and world.cache.unreadable_count == 0
 
     run(test)
 
@@ -444,6 +445,24 @@ def test_a_protector_that_has_just_become_unreadable_refuses(ask: Callable[[str]
         assert (refused.allowed, refused.code) == (False, 400)
         assert refused.message.startswith("PodProtector shop/web can't be read: ")
         assert uids(world.api, "a", "a") == []
+
+    run(test)
+
+
+def test_a_budget_of_another_kind_that_does_not_answer_keeps_no_eviction_waiting() -> None:
+    """Its own webhook is asked as well; a deletion isn't its business, and asks it nothing."""
+
+    async def test(world: World) -> None:
+        asked = list[str]()
+
+        async def silent(request: AdmissionRequest) -> None:
+            asked.append(request.uid)
+            await asyncio.Event().wait()
+
+        world.webhook._others, world.webhook._seconds = silent, 0.2
+        await world.begin(protector(1, cells={"a": counted(3)}), pod("x"), pod("y"))
+        assert (await world.ask(eviction("x", "1"))).allowed and uids(world.api, "a") == ["uid-x"]
+        assert (await world.ask(deletion("y", "2"))).allowed and asked == ["1"]
 
     run(test)
 

@@ -62,6 +62,7 @@ async def protector_parts(
 
     core = await api_of(own.core)
     cache = ProtectorCache(core, own.namespaces, own.defaults)
+    counted.unreadable.set_function(lambda: cache.unreadable_count)
     parts.informers += cache.informers
     if answers:
         kept = NewestProtectors(cache), YoungPods(cache), SilentCells(cache)

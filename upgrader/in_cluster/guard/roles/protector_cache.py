@@ -85,6 +85,11 @@ class ProtectorCache:
         held, index = self._held.get(namespace, {}), self._by_labels.get(namespace)
         return (held[name].protector for name in (index.possible(labels) if index else ()))
 
+    @property
+    def unreadable_count(self) -> int:
+        """How many can't be read."""
+        return sum(map(len, self._unreadable.values()))
+
     def unreadable(self, namespace: str) -> str:
         """Why it isn't known which pods of a namespace are protected: one that can't be read; "" if all can."""
         return next(map(str, self._unreadable.get(namespace, {}).values()), "")

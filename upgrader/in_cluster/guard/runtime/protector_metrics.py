@@ -72,6 +72,11 @@ class ProtectorMetrics:
             ["cell", "error"],
             registry=registry,
         )
+        self.unreadable = Gauge(
+            "guard_unreadable_podprotectors",
+            "PodProtectors that can't be read: no Ready pod of their namespaces may be deleted.",
+            registry=registry,
+        )
         self.retries = Histogram(
             "retrybatch_submit_retry_count",
             "Retries of the write that a pod's deletion shares.",
