@@ -86,7 +86,8 @@ def next_opening(
         if not mine and _fits(begin, end, length):
             return Opening(begin, end)
         if found:
-            return min(found, key=lambda opening: opening.begins)
+            found.sort(key=lambda opening: opening.ends or FOREVER, reverse=True)
+            return min(found, key=lambda opening: opening.begins)  # of several, the one that ends last
     return None
 
 

@@ -122,6 +122,13 @@ def test_first_and_last_date(zone: str, windows: tuple[Window, ...]) -> None:
     assert found is not None and found.begins == at("2026-12-01T22:00")
 
 
+@pytest.mark.parametrize("turn", [1, -1])
+def test_of_two_windows_that_are_open_the_later_end_counts(turn: int) -> None:
+    """By then, a Job that has waited may still begin its run."""
+    found = opening(*(window(hours=2), window(hours=6))[::turn], now="2026-12-01T21:30")
+    assert found == Opening(at("2026-12-01T21:30"), at("2026-12-02T03:00"))
+
+
 def test_two_windows() -> None:
     """The one that opens first counts; one that is too short never does."""
     found = opening(window("0 3 * * *", 2), window("0 22 * * *", 0.5), now="2026-12-01T12:00")
