@@ -124,11 +124,19 @@ def test_it_is_on_the_disk_before_it_has_its_name(
 ) -> None:
     """After a power cut, nothing counts as staged that isn't there as a whole."""
     happened: list[str] = []
+
+    def noted(name: str, call: Callable[..., None]) -> Callable[..., None]:
+        def step(*given: object) -> None:
+            happened.append(name)
+            call(*given)
+
+        return step
+
+    sent = compressed(program, ours)
     for name in ("fsync", "rename"):
-        call = getattr(os, name)
-        monkeypatch.setattr(os, name, lambda *given, name=name, call=call: (happened.append(name), call(*given))[1])
-    module("staged_program", src=str(compressed(program, ours)), dest=str(staged), sha256=WANTED)
-    assert happened[-3:] == ["fsync", "rename", "fsync"] and owners
+        monkeypatch.setattr(os, name, noted(name, getattr(os, name)))
+    module("staged_program", src=str(sent), dest=str(staged), sha256=WANTED)
+    assert happened == ["fsync", "rename", "fsync"] and owners
 
 
 @pytest.mark.parametrize(
