@@ -327,8 +327,8 @@ def _lives(pod: KubeObject) -> bool:
 
 
 def _terminating(mine: Attempt, pod: KubeObject, time: datetime | None) -> Sign:
-    """Of an attempt whose pod is being deleted. If its node is lost, the pod stays, also without its Job, and nobody can
-    read its log: `time` is when it was known to have written something last.
+    """Of an attempt whose pod is being deleted. If its node is lost, the pod stays, also without its Job, and its log
+    can't be read: `time` is when it was known to have written something last.
     """
     name, node = pod["metadata"]["name"], pod.get("spec", {}).get("nodeName") or "of the pod"
     return Sign(
