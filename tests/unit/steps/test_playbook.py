@@ -192,7 +192,7 @@ class Rebooting(FakeHosts):
 class Meanwhile(FakePlaybooks):
     """A playbook in whose time a controller begins to reboot."""
 
-    def __init__(self, begin: Callable[[], None]) -> None:
+    def __init__(self, begin: Callable[[], object]) -> None:
         super().__init__()
         self.begin = begin
 
