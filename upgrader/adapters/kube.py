@@ -113,7 +113,7 @@ class KubeAdapter:
         self, kind: Kind, path: str, what: str, query: dict[str, str], accept: str = "", keep: _Keep | None = None
     ) -> Iterator[dict[str, Any]]:
         """The pages of a list, with the list's metadata."""
-        token, paging = "", Paging(self._client.server, what, int(query["limit"]))
+        token, paging = "", Paging(lambda: self._client.server, what, int(query["limit"]))
         while True:
             page = self._page(kind, path, what, {**query, "continue": token}, accept, keep)
             token = paging.after(page)
@@ -125,7 +125,7 @@ class KubeAdapter:
         what = _what("count", kind, namespace)
         # With a selector, the server never says how many are left: one object alone would tell nothing.
         counted, query = 0, {"limit": str(AT_ONCE) if labels else "1", "labelSelector": labels}
-        paging = Paging(self._client.server, what, AT_ONCE)
+        paging = Paging(lambda: self._client.server, what, AT_ONCE)
         while True:
             page = self._page(kind, _path(kind, namespace), what, query, _METADATA_ONLY)
             meta = page.get("metadata") or {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from upgrader.errors import ApiError
@@ -16,10 +16,11 @@ MOST_OBJECTS = 1_000_000
 class Paging:
     """The pages of one list, of at most `size` objects each, that a server is asked for; `what`: `list pods`.
 
-    A page may have fewer objects, or none, and be followed by others all the same: so it counts as a full one.
+    A page may have fewer objects, or none, and be followed by others all the same: so it counts as a full one. `server`
+    answers with its URL, for an error.
     """
 
-    def __init__(self, server: str, what: str, size: int) -> None:
+    def __init__(self, server: Callable[[], str], what: str, size: int) -> None:
         self._server, self._what, self._size = server, what, size
         self._objects, self._token = 0, ""
 
@@ -36,7 +37,7 @@ class Paging:
 
     def _endless(self, why: str) -> ApiError:
         return ApiError(
-            f"the list of the API server at {self._server} has no end: {why} ({self._what})",
+            f"the list of the API server at {self._server()} has no end: {why} ({self._what})",
             remedy="Check that the kubeconfig leads to the API server itself, or to a proxy that passes on `continue`. "
             "If the cluster has so many of these objects, delete those that it doesn't need.",
         )
