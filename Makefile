@@ -126,7 +126,7 @@ conformance: build ## Run Kubernetes' own tests during, after and around an upgr
 reliability: build ## Let runs meet each fault at each moment and in each step; writes the tables of docs/reliability.md (two hours).
 	@$(BIN)/python -m bench.reliability
 
-soak: build ## What takes hours, by parts: docs/soak.md names them (PART=guard, or several; ROUNDS=10, CONTROLLERS=1).
+soak: build ## What takes hours, by parts: docs/soak.md names them (PART=guard, or several, or one test file: PART=guard/guard_pages; ROUNDS=10, CONTROLLERS=1).
 	@ROUNDS='$(ROUNDS)' CONTROLLERS='$(CONTROLLERS)' $(BIN)/python -m scripts.soak $(PART)
 
 # --- to install it elsewhere ----------------------------------------------------------------------------------------

@@ -1,12 +1,14 @@
 """`make soak`: what takes hours, by parts, and the page of what each part said last.
 
-`python -m scripts.soak [PART…]` says what the parts will take by what they took last, runs them one after the other,
-and records each in `bench/results/soak.json`: when, at which commit and version, the seconds, and what failed. A part
-that fails doesn't keep the next from running. `--page` prints `docs/soak.md` instead, which is made from that file;
-there a result that is older than the release before this version is marked, as its code has been changed since.
+`python -m scripts.soak [PART…]` says what the parts will take by what they took last, and runs their pieces, commands
+and test files, one after the other. Each piece is recorded in `bench/results/soak.json` as soon as it has ended: when,
+at which commit and version, the seconds, and what failed; so a soak that is interrupted keeps what it has shown, and
+`PART/PIECE` runs a single one. A piece that fails doesn't keep the next from running. `--page` prints `docs/soak.md`
+instead, which is made from that file; there a result that is older than the release before this version is marked, as
+its code has been changed since.
 
 `PART… -k WORDS` runs only the tests of these parts that pytest selects by the words, and no commands. That says nothing
-of a part, and records none. What the cases of others_at_work did is recorded in either case.
+of a piece, and records none. What the cases of others_at_work did is recorded in either case.
 
 ROUNDS and CONTROLLERS of the environment are those of the repeated upgrades.
 """
@@ -34,6 +36,7 @@ __all__ = [
     "RESULTS",
     "Part",
     "Result",
+    "chosen",
     "commit_of",
     "failed_in",
     "outdated",
@@ -60,6 +63,11 @@ class Part:
     about: str
     tests: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
+
+    @property
+    def pieces(self) -> tuple[str, ...]:
+        """In the order in which they run."""
+        return (*self.commands, *self.tests)
 
 
 PARTS: Mapping[str, Part] = {
@@ -184,8 +192,9 @@ PARTS: Mapping[str, Part] = {
 
 @dataclass(frozen=True)
 class Result:
-    """What a part said last. `failed`: its tests and commands that did; `commit` ends in "+" where files differed."""
+    """What some pieces of a part said last. `failed`: tests and commands; `commit` ends in "+" where files differed."""
 
+    pieces: tuple[str, ...]
     date: str
     commit: str
     version: str
@@ -193,28 +202,54 @@ class Result:
     failed: tuple[str, ...]
 
 
-def read_results(file: Path = RESULTS) -> dict[str, Result]:
-    """Part → its last result; none before the first."""
+def read_results(file: Path = RESULTS) -> dict[str, tuple[Result, ...]]:
+    """Part → its results, the newest last; none before the first."""
     found = json.loads(file.read_text()) if file.exists() else {}
-    return {name: Result(**{**each, "failed": tuple(each["failed"])}) for name, each in found.items()}
+    return {
+        name: tuple(Result(**{**each, "pieces": tuple(each["pieces"]), "failed": tuple(each["failed"])}) for each in of)
+        for name, of in found.items()
+    }
 
 
 def record(name: str, result: Result, file: Path = RESULTS) -> None:
-    """Replace the result of one part."""
-    results = {**read_results(file), name: result}
+    """Add a result to those of a part, without the older ones whose pieces have all been run again since."""
+    results = read_results(file)
+    results[name] = _last((*results.get(name, ()), result))
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(f"{json.dumps({each: asdict(results[each]) for each in sorted(results)}, indent=1)}\n")
+    rows = {each: [asdict(one) for one in results[each]] for each in sorted(results)}
+    file.write_text(f"{json.dumps(rows, indent=1)}\n")
 
 
-def promised(names: Sequence[str], results: Mapping[str, Result]) -> str:
-    """What these parts will take, by what they took last."""
-    known = [name for name in names if name in results]
-    seconds = sum(results[name].seconds for name in known)
-    told = [f"about {_duration(seconds)} for {', '.join(known)}"] if known else []
-    unknown = [name for name in names if name not in results]
+def _last(results: Sequence[Result]) -> tuple[Result, ...]:
+    """Those that say something of a piece that no later one says anything of."""
+    kept: list[Result] = []
+    seen: set[str] = set()
+    for each in reversed(results):
+        if not seen.issuperset(each.pieces):
+            kept.append(each)
+        seen.update(each.pieces)
+    return tuple(reversed(kept))
+
+
+def promised(chosen: Mapping[str, Sequence[str]], results: Mapping[str, Sequence[Result]]) -> str:
+    """What these pieces of parts will take, by what they took last."""
+    known: dict[str, int] = {}
+    unknown: list[str] = []
+    for name, pieces in chosen.items():
+        last = [each for each in results.get(name, ()) if set(each.pieces) <= set(pieces)]
+        missing = set(pieces).difference(*(each.pieces for each in last)) if last else set(pieces)
+        if last:
+            known[name] = sum(each.seconds for each in last)
+        if missing:
+            unknown.append(name if missing == set(PARTS[name].pieces) else f"{name} ({_named(name, missing)})")
+    told = [f"about {_duration(sum(known.values()))} for {', '.join(known)}"] if known else []
     if unknown:
         told.append(f"not recorded yet: what {', '.join(unknown)} will take (hours, all together)")
     return "; ".join(told)
+
+
+def _named(part: str, pieces: set[str]) -> str:
+    return ", ".join(each for each in PARTS[part].pieces if each in pieces)
 
 
 def outdated(of: str, releases: Sequence[str], present: str) -> bool:
@@ -226,28 +261,39 @@ def outdated(of: str, releases: Sequence[str], present: str) -> bool:
     return of not in newest[:2]
 
 
-def page(results: Mapping[str, Result], releases: Sequence[str], present: str = __version__) -> str:
+def page(results: Mapping[str, Sequence[Result]], releases: Sequence[str], present: str = __version__) -> str:
     """The text of docs/soak.md."""
-    rows = []
-    for name, part in PARTS.items():
-        result = results.get(name)
-        if result is None:
-            said = "not recorded yet"
-        else:
-            outcome = "passed" if not result.failed else f"**failed**: {', '.join(result.failed)}"
-            at = f"on {result.date} (`{result.commit}`, version {result.version})"
-            said = f"{outcome} in {_duration(result.seconds)} {at}"
-            if outdated(result.version, releases, present):
-                said += f"; **outdated**, as {present} has changed since"
-        rows.append(f"| `{name}` | {part.about} | {said} |")
+    rows = [
+        f"| `{name}` | {part.about} | {_said(name, results.get(name, ()), releases, present)} |"
+        for name, part in PARTS.items()
+    ]
     return "\n".join([_HEAD, *rows, ""])
+
+
+def _said(name: str, results: Sequence[Result], releases: Sequence[str], present: str) -> str:
+    """What a part said last: a cell of the page."""
+    if not results:
+        return "not recorded yet"
+    failed = [each for result in results for each in result.failed]
+    outcome = f"**failed**: {', '.join(failed)}" if failed else "passed"
+    dates = sorted({each.date for each in results})
+    on = f"on {dates[0]}" if len(dates) == 1 else f"between {dates[0]} and {dates[-1]}"
+    commits = ", ".join(f"`{each}`" for each in dict.fromkeys(result.commit for result in results))
+    versions = ", ".join(dict.fromkeys(each.version for each in results))
+    of = "version" if "," not in versions else "versions"
+    said = f"{outcome} in {_duration(sum(each.seconds for each in results))} {on} ({commits}, {of} {versions})"
+    if missing := set(PARTS[name].pieces).difference(*(each.pieces for each in results)):
+        said += f"; not recorded yet: {_named(name, missing)}"
+    if any(outdated(each.version, releases, present) for each in results):
+        said += f"; **outdated**, as {present} has changed since"
+    return said
 
 
 _HEAD = """# What takes hours
 
 `make soak` runs the tests that take too long for `make test`: three controllers, rare faults, kills at every moment.
-`make soak PART=guard` runs one part. Each part records its results in `bench/results/soak.json`, from which `make docs`
-generates this page. A result that is older than the previous release is marked as outdated.
+`make soak PART=guard` runs one part, `PART=guard/guard_pages` one of its test files. `make docs` generates this page
+from `bench/results/soak.json`. A result that is older than the previous release is marked as outdated.
 
 | part | what it is about | what it said last |
 |---|---|---|"""
@@ -274,28 +320,31 @@ def commit_of(repository: Path) -> str:
     return git("rev-parse", "--short=12", "HEAD").strip() + ("+" if differs else "")
 
 
-def _run(part: Part, today: str, commit: str, words: str = "") -> tuple[str, ...]:
-    """What failed of it; with `words`, of its tests that pytest selects by them."""
+def _run_command(command: str) -> tuple[str, ...]:
+    """The program if it failed."""
     values = {"rounds": os.environ.get("ROUNDS") or "10", "controllers": os.environ.get("CONTROLLERS") or "1"}
     environment = {**os.environ, "UPGRADER_EVERY_MOMENT": "1"}  # unit tests leave most out otherwise
-    failed = []
-    for command in () if words else part.commands:
-        program = command.format(**values).split()
-        if subprocess.run([sys.executable, "-m", *program], cwd=REPOSITORY, env=environment, check=False).returncode:
-            failed.append(program[0])
-    for name in part.tests:
-        # Each file in a process of its own: it has its cluster for itself, and its failure is its own.
-        testing = [sys.executable, "-m", "pytest", f"tests/soak/test_{name}.py"]
-        with tempfile.TemporaryDirectory() as folder:
-            junit = Path(folder) / "junit.xml"
-            recorded = [f"--junit-xml={junit}", "--override-ini=junit_duration_report=call"]
-            selected = ["-k", words] if words else []
-            code = subprocess.run([*testing, *selected, *recorded], cwd=REPOSITORY, check=False).returncode
-            if code and not (words and code == _NOTHING_SELECTED):
-                failed += [f"test_{name}::{case}" for case in failed_in(junit)] or [f"test_{name}"]
-            if seen := others_at_work.seen_in(junit, today, commit):
-                others_at_work.record(seen)
-    return tuple(failed)
+    program = command.format(**values).split()
+    done = subprocess.run([sys.executable, "-m", *program], cwd=REPOSITORY, env=environment, check=False)
+    return (program[0],) if done.returncode else ()
+
+
+def _run_tests(name: str, today: str, commit: str, words: str = "") -> tuple[str, ...]:
+    """What failed of a file's tests; with `words`, of those that pytest selects by them.
+
+    Each file runs in a process of its own: it has its cluster for itself, and its failure is its own.
+    """
+    testing = [sys.executable, "-m", "pytest", f"tests/soak/test_{name}.py"]
+    with tempfile.TemporaryDirectory() as folder:
+        junit = Path(folder) / "junit.xml"
+        recorded = [f"--junit-xml={junit}", "--override-ini=junit_duration_report=call"]
+        selected = ["-k", words] if words else []
+        code = subprocess.run([*testing, *selected, *recorded], cwd=REPOSITORY, check=False).returncode
+        if seen := others_at_work.seen_in(junit, today, commit):
+            others_at_work.record(seen)
+        if code and not (words and code == _NOTHING_SELECTED):
+            return tuple(f"test_{name}::{case}" for case in failed_in(junit)) or (f"test_{name}",)
+    return ()
 
 
 def failed_in(junit: Path) -> tuple[str, ...]:
@@ -304,33 +353,57 @@ def failed_in(junit: Path) -> tuple[str, ...]:
     return tuple(case.get("name", "") for case in cases if {child.tag for child in case} & {"failure", "error"})
 
 
+def chosen(names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Part → the pieces to run, of `PART` and `PART/PIECE`; all of them without a name.
+
+    Raises:
+        ValueError: there is no such part, or no such piece of it
+
+    """
+    pieces: dict[str, tuple[str, ...]] = {}
+    for each in names or list(PARTS):
+        name, _, piece = each.partition("/")
+        if name not in PARTS:
+            raise ValueError(f"there is no part {name}; there are: {', '.join(PARTS)}")
+        if piece and piece not in PARTS[name].pieces:
+            raise ValueError(f"there is no {piece} in {name}; there are: {', '.join(PARTS[name].pieces)}")
+        wanted = {*pieces.get(name, ()), *([piece] if piece else PARTS[name].pieces)}
+        pieces[name] = tuple(known for known in PARTS[name].pieces if known in wanted)
+    return pieces
+
+
 def main() -> None:
-    """Run the parts that are named, or all; or print the page."""
+    """Run the parts or pieces that are named, or all; or print the page."""
     if sys.argv[1:] == ["--page"]:
         print(page(read_results(), releases_in(_CHANGELOG.read_text())), end="")
         return
-    chosen, words = sys.argv[1:], ""
-    if "-k" in chosen[:-1]:
-        at = chosen.index("-k")
-        words = chosen.pop(at + 1)
-        del chosen[at]
-    names = chosen or list(PARTS)
-    wrong = [name for name in names if name not in PARTS]
-    if wrong:
-        sys.exit(f"soak: there is no part {', '.join(wrong)}; there are: {', '.join(PARTS)}")
-    print(f"soak: {promised(names, read_results())}", flush=True)
+    names, words = sys.argv[1:], ""
+    if "-k" in names[:-1]:
+        at = names.index("-k")
+        words = names.pop(at + 1)
+        del names[at]
+    try:
+        parts = chosen(names)
+    except ValueError as wrong:
+        sys.exit(f"soak: {wrong}")
+    print(f"soak: {promised(parts, read_results())}", flush=True)
     commit, failing = commit_of(REPOSITORY), False
-    for name in names:
-        print(f"\n=== soak: {name}", flush=True)
-        begun = time.monotonic()
-        today = f"{datetime.now(UTC):%Y-%m-%d}"
-        failed = _run(PARTS[name], today, commit, words)
-        failing = failing or bool(failed)
-        if words:
-            print(f"soak: failed: {', '.join(failed) or 'nothing'}", flush=True)
-            continue
-        record(name, Result(today, commit, __version__, round(time.monotonic() - begun), failed))
-    print(f"\nsoak: recorded in {RESULTS.parent.relative_to(REPOSITORY)}; `make docs` makes the pages from it")
+    for name, pieces in parts.items():
+        for piece in pieces:
+            is_command = piece in PARTS[name].commands
+            if is_command and words:
+                continue
+            print(f"\n=== soak: {name}/{piece}", flush=True)
+            begun, today = time.monotonic(), f"{datetime.now(UTC):%Y-%m-%d}"
+            failed = _run_command(piece) if is_command else _run_tests(piece, today, commit, words)
+            failing = failing or bool(failed)
+            if failed or words:
+                print(f"soak: failed: {', '.join(failed) or 'nothing'}", flush=True)
+            if not words:
+                seconds = round(time.monotonic() - begun)
+                record(name, Result((piece,), today, commit, __version__, seconds, failed))
+    if not words:
+        print(f"\nsoak: recorded in {RESULTS.parent.relative_to(REPOSITORY)}; `make docs` makes the pages from it")
     sys.exit(failing)
 
 

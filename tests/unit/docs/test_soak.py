@@ -10,10 +10,24 @@ from pathlib import Path
 import pytest
 
 from scripts import soak
-from scripts.soak import PARTS, Result, commit_of, outdated, page, promised, read_results, record, releases_in
+from scripts.soak import (
+    PARTS,
+    Result,
+    chosen,
+    commit_of,
+    outdated,
+    page,
+    promised,
+    read_results,
+    record,
+    releases_in,
+)
 
 REPOSITORY = Path(__file__).parents[3]
-PASSED = Result("2026-11-27", "0123456789ab", "0.1.0", 4000, ())
+GUARD, KINDS = PARTS["guard"].pieces, PARTS["kinds"].pieces
+PASSED = Result(KINDS, "2026-11-27", "0123456789ab", "0.1.0", 4000, ())
+ON_A_LAB = Result(("guard_on_a_lab",), "2026-11-27", "0123456789ab", "0.1.0", 600, ())
+PAGES = Result(("guard_pages",), "2026-11-28", "ba9876543210", "0.2.0", 60, ("test_guard_pages",))
 
 
 def test_each_test_of_the_soak_is_in_one_part() -> None:
@@ -28,14 +42,16 @@ def test_page_is_current() -> None:
     assert (REPOSITORY / "docs/soak.md").read_text() == page(read_results(), releases_in(changelog))
 
 
-def test_result_is_recorded_beside_those_of_other_parts(tmp_path: Path) -> None:
-    """A part replaces its own, and is read as it was written."""
+def test_result_is_recorded_beside_those_of_other_pieces(tmp_path: Path) -> None:
+    """A piece replaces its own result, and that of several once each of them has run again; it is read as written."""
     file = tmp_path / "results" / "soak.json"
-    record("guard", PASSED, file)
+    before = Result(("guard_on_a_lab", "guard_pages"), "2026-11-26", "0123456789ab", "0.1.0", 700, ())
     record("kinds", PASSED, file)
-    failed = Result("2026-11-28", "0123456789ab+", "0.1.0", 60, ("test_guard_pages",))
-    record("guard", failed, file)
-    assert read_results(file) == {"guard": failed, "kinds": PASSED}
+    record("guard", before, file)
+    record("guard", PAGES, file)
+    assert read_results(file) == {"guard": (before, PAGES), "kinds": (PASSED,)}
+    record("guard", ON_A_LAB, file)
+    assert read_results(file) == {"guard": (PAGES, ON_A_LAB), "kinds": (PASSED,)}
 
 
 def test_recorded_results_do_not_make_a_commit_another(tmp_path: Path) -> None:
@@ -64,44 +80,76 @@ def test_result_is_outdated_after_more_than_a_release(of: str, present: str, old
 
 
 def test_page_says_what_failed_and_what_is_outdated() -> None:
-    """A failure is named; a result that code has outlived is marked; a part without one says so."""
-    failed = Result("2026-11-28", "ba9876543210", "0.2.0", 60, ("test_guard_pages",))
-    text = page({"guard": failed, "kinds": PASSED}, ["0.3.0", "0.2.0", "0.1.0"], "0.3.0")
+    """A failure is named; a result that code has outlived is marked; a part without one says so, as does a piece."""
+    text = page({"guard": (ON_A_LAB, PAGES), "kinds": (PASSED,)}, ["0.3.0", "0.2.0", "0.1.0"], "0.3.0")
     lines = {line.split("`")[1]: line for line in text.splitlines() if line.startswith("| `")}
-    assert "**failed**: test_guard_pages in 1 min on 2026-11-28 (`ba9876543210`, version 0.2.0) |" in lines["guard"]
-    assert "passed in 1 h 7 min" in lines["kinds"] and "**outdated**, as 0.3.0 has changed since" in lines["kinds"]
+    assert "**failed**: test_guard_pages in 11 min between 2026-11-27 and 2026-11-28" in lines["guard"]
+    assert "(`0123456789ab`, `ba9876543210`, versions 0.1.0, 0.2.0)" in lines["guard"]
+    assert "; not recorded yet: pytest -m soak tests/contract/guard; **outdated**" in lines["guard"]
+    assert "passed in 1 h 7 min on 2026-11-27 (`0123456789ab`, version 0.1.0); **outdated**" in lines["kinds"]
     assert lines["nodes"].endswith("| not recorded yet |")
 
 
 def test_soak_says_what_it_will_take() -> None:
-    """By what its parts took last, and which of them nobody has measured."""
-    said = promised(["guard", "kinds"], {"guard": PASSED})
-    assert said == "about 1 h 7 min for guard; not recorded yet: what kinds will take (hours, all together)"
+    """By what its pieces took last, and which of them have no measurement."""
+    results = {"guard": (ON_A_LAB,), "kinds": (PASSED,)}
+    assert promised({"kinds": KINDS, "nodes": PARTS["nodes"].pieces}, results) == (
+        "about 1 h 7 min for kinds; not recorded yet: what nodes will take (hours, all together)"
+    )
+    assert promised({"guard": ("guard_on_a_lab", "guard_pages")}, results) == (
+        "about 10 min for guard; not recorded yet: what guard (guard_pages) will take (hours, all together)"
+    )
 
 
-def test_unknown_part_is_refused_with_those_that_there_are() -> None:
+def test_pieces_are_chosen_by_name() -> None:
+    """A part is all of its pieces, `PART/PIECE` is one; they keep their order, and each runs once."""
+    assert chosen(["guard/guard_pages", "guard/guard_on_a_lab", "kinds", "kinds/kinds"]) == {
+        "guard": ("guard_on_a_lab", "guard_pages"),
+        "kinds": KINDS,
+    }
+    assert chosen([]) == {name: part.pieces for name, part in PARTS.items()}
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("gaurd", "there is no part gaurd; there are: upgrades, kills"),
+        ("guard/pages", "there is no pages in guard; there are: pytest -m soak tests/contract/guard, guard_on_a_lab"),
+    ],
+)
+def test_unknown_name_is_refused_with_those_that_there_are(name: str, said: str) -> None:
     """Nothing is begun."""
-    command = [sys.executable, "-m", "scripts.soak", "gaurd"]
+    command = [sys.executable, "-m", "scripts.soak", name]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     assert done.returncode == 1 and done.stdout == ""
-    assert "there is no part gaurd; there are: upgrades, kills" in done.stderr
+    assert said in done.stderr
 
 
-def test_part_runs_all_of_its_tests_and_tells_those_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_piece_runs_and_is_recorded_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Commands first, then each file in a process of its own; one that fails doesn't keep the next from running."""
     ran: list[str] = []
+    file = tmp_path / "soak.json"
 
     def run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
-        ran.append(" ".join(command[2:]))
+        ran.append(" ".join(command[2:]).partition(" --junit-xml")[0])
+        assert sum(len(each.pieces) for each in read_results(file).get("x", ())) == len(ran) - 1
         return subprocess.CompletedProcess(command, any("rivals" in word for word in command))
 
+    part = soak.Part("x", ("rivals", "stopped"), ("bench.soak --rounds {rounds} --controllers {controllers}",))
+    monkeypatch.setattr(soak, "PARTS", {"x": part})
+    monkeypatch.setattr(soak, "record", lambda name, result: record(name, result, file))
+    monkeypatch.setattr(soak, "commit_of", lambda _: "0123456789ab")
     monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setattr(sys, "argv", ["soak"])
     monkeypatch.setenv("ROUNDS", "3")
     monkeypatch.delenv("CONTROLLERS", raising=False)
-    part = soak.Part("x", ("rivals", "stopped"), ("bench.soak --rounds {rounds} --controllers {controllers}",))
-    assert soak._run(part, "2026-11-29", "0123456789ab") == ("test_rivals",)
-    assert [line.partition(" --junit-xml")[0] for line in ran] == [
+    with pytest.raises(SystemExit, match="True"):
+        soak.main()
+    assert ran == [
         "bench.soak --rounds 3 --controllers 1",
         "pytest tests/soak/test_rivals.py",
         "pytest tests/soak/test_stopped.py",
     ]
+    results = read_results(file)["x"]
+    assert [each.pieces for each in results] == [(piece,) for piece in part.pieces]
+    assert [each.failed for each in results] == [(), ("test_rivals",), ()]
