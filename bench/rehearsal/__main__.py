@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from bench.places import PAGES, RESULTS
+from bench.rehearsal.beside import recorded as windows
 from bench.rehearsal.cases import CASES, MEASURED, Case
 from bench.rehearsal.rows import Row, page
 from bench.rehearsal.stored import STORED
@@ -56,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 print(f"{'good ' if row.good else 'WRONG'} {name}: {', '.join(row.found) or 'nothing'}", flush=True)
                 good = good and row.good
                 _record(row)
-    _PAGE.write_text(page(recorded()))
+    _PAGE.write_text(page(recorded(), windows()))
     return 0 if good else 1
 
 

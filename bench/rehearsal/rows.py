@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from bench.rehearsal.beside import Window
+from bench.rehearsal.beside import lines as beside_lines
 from bench.rehearsal.cases import MEASURED, Case
 
 __all__ = ["Row", "page"]
@@ -47,7 +49,7 @@ class Row:
         return cls(**{**given, "found": tuple(given["found"])})
 
 
-def page(rows: Sequence[tuple[Case, Row]]) -> str:
+def page(rows: Sequence[tuple[Case, Row]], beside: Sequence[Window] = ()) -> str:
     """The text of docs/benchmarks/rehearsal.md."""
     mistakes = [pair for pair in rows if pair[0].expected]
     clean = sorted((pair for pair in rows if not pair[0].expected), key=lambda pair: pair[1].name in MEASURED)
@@ -55,7 +57,7 @@ def page(rows: Sequence[tuple[Case, Row]]) -> str:
     parts.append(f"\n{_count(mistakes)} of {len(mistakes)} mistakes were named.\n")
     parts += ["\n## Clusters without one\n", *_lines("cluster", clean)]
     parts.append(f"\n{_count(clean)} of {len(clean)} had no finding.\n")
-    return "".join(parts)
+    return "".join([*parts, *beside_lines(beside)])
 
 
 def _count(rows: Iterable[tuple[Case, Row]]) -> int:

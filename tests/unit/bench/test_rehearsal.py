@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bench.places import PAGES
+from bench.rehearsal import beside
 from bench.rehearsal.__main__ import recorded
 from bench.rehearsal.cases import CASES, MEASURED, Case
 from bench.rehearsal.rows import Row, page
@@ -19,7 +20,7 @@ def row(*found: str, good: bool = True) -> Row:
 
 def test_the_page_is_made_from_the_records() -> None:
     """As it is in the documentation; each recorded one still exists."""
-    assert (PAGES / "rehearsal.md").read_text() == page(recorded())
+    assert (PAGES / "rehearsal.md").read_text() == page(recorded(), beside.recorded())
 
 
 def test_every_cluster_has_its_data() -> None:
@@ -37,3 +38,19 @@ def test_what_was_not_named_is_told_from_what_was() -> None:
     bad = page([(MISTAKE, row(good=False)), (CLEAN, row("error rehearsal.gone webs.x.com", good=False))])
     assert "0 of 1 mistakes were named" in bad and "0 of 1 had no finding" in bad
     assert "| **no** | nothing |" in bad and "| **falsely** | `error rehearsal.gone" in bad
+
+
+def test_clients_beside_a_rehearsal_are_compared_with_those_alone() -> None:
+    """The median of each way's 99th percentiles, beside that of the windows without a rehearsal."""
+    p99 = {
+        "none": (20.0, 10.0, 12.0),
+        "on the controller": (18.0, 15.0, 90.0),
+        "on another machine": (12.0, 12.0, 13.0),
+    }
+    windows = [
+        beside.Window(way, 40.0, 2000, 0, 6.0, each, 2.0, "2026-11-30", "abc") for way, of in p99.items() for each in of
+    ]
+    text = page([], windows)
+    assert "| none | 3 | 6,000 | 0 | 6 | 12 (10–20) | 1.00 |" in text
+    assert "| on the controller | 3 | 6,000 | 0 | 6 | 18 (15–90) | 1.50 |" in text
+    assert "| on another machine | 3 | 6,000 | 0 | 6 | 12 (12–13) | 1.00 |" in text

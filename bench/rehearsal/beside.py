@@ -1,0 +1,145 @@
+"""`python -m bench.rehearsal.beside`: how long clients wait for the API while a rehearsal is under way beside it.
+
+On a lab with one controller and one worker, which is the inventory's group `rehearsal`. Windows with a rehearsal on the
+controller, with one on the worker, and without any take turns, so that what else this machine does meets all of them.
+The nodes share its processors: a rehearsal on the worker takes from kube-apiserver here what it wouldn't elsewhere.
+Writes bench/results/rehearsal-beside.json; `python -m bench.rehearsal --page` makes the page from it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median
+
+import yaml
+
+from bench.places import RESULTS
+from scripts.soak import commit_of
+from testkit.command import REPOSITORY, must
+from testkit.lab_cluster import TARGET, LabCluster
+from testkit.labs import some_cluster
+from upgrader.gates.availability.prober_control import AvailabilityProbe
+from upgrader.gates.kubernetes_kinds import CONFIG_MAPS
+
+__all__ = ["FILE", "Window", "lines", "main", "recorded"]
+
+FILE = RESULTS / "rehearsal-beside.json"
+_HOST = "worker-1"
+_WAYS = {"none": (), "on the controller": (), "on another machine": ("--on", _HOST)}
+"""What goes on in a window → further options of `rehearse`."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """What clients saw in one window."""
+
+    way: str
+    seconds: float
+    requests: int
+    failed: int
+    p50_ms: float
+    p99_ms: float
+    load: float
+    date: str
+    commit: str
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """0 if no request failed, and each rehearsal compared both versions."""
+    parser = argparse.ArgumentParser(prog="python -m bench.rehearsal.beside", description=__doc__)
+    parser.add_argument("--lab", type=Path, help="an adopted lab with a worker, …/.lab/NAME; without it, one is made")
+    parser.add_argument("--rounds", type=int, default=5, help="windows of each way")
+    parser.add_argument("--objects", type=int, default=2000, help="ConfigMaps of a kilobyte that are stored before")
+    parser.add_argument("--rate", type=float, default=50.0, help="requests a second")
+    given = parser.parse_args(arguments)
+    commit = commit_of(REPOSITORY)
+    windows: list[Window] = []
+    with some_cluster(given.lab, "beside", "--workers", "1") as cluster:
+        _name_the_host(cluster)
+        for number in range(given.objects):
+            manifest = {"metadata": {"name": f"beside-{number}"}, "data": {"text": "x" * 1000}}
+            cluster.kube.apply(CONFIG_MAPS, {"apiVersion": "v1", "kind": "ConfigMap", **manifest}, "default")
+        seconds = _window(cluster, "on the controller", given.rate, 0.0, commit).seconds  # images are pulled and read
+        for _ in range(given.rounds):
+            for way in _WAYS:
+                window = _window(cluster, way, given.rate, seconds, commit)
+                print(json.dumps(asdict(window)), flush=True)
+                windows.append(window)
+                FILE.write_text(json.dumps([asdict(each) for each in windows], indent=1) + "\n")
+    return 1 if any(window.failed for window in windows) else 0
+
+
+def _name_the_host(cluster: LabCluster) -> None:
+    file = cluster.folder / "hosts.yml"
+    inventory = yaml.safe_load(file.read_text())
+    inventory["all"]["children"]["rehearsal"] = {"hosts": {_HOST: None}}
+    file.write_text(yaml.safe_dump(inventory, sort_keys=False))
+
+
+def _window(cluster: LabCluster, way: str, rate: float, seconds: float, commit: str) -> Window:
+    """`seconds` is the length of a window without a rehearsal."""
+    with AvailabilityProbe(cluster.folder / "kubeconfig", requests_per_second=rate) as probe:
+        begun = time.monotonic()
+        if way == "none":
+            time.sleep(seconds)
+        else:
+            must(cluster.upgrader("rehearse", "--to", TARGET, *_WAYS[way]))
+        took, load = time.monotonic() - begun, os.getloadavg()[0]
+        seen = probe.stop()
+    return Window(
+        way,
+        round(took, 1),
+        seen.requests,
+        seen.failed,
+        seen.latency.p50,
+        seen.latency.p99,
+        round(load, 1),
+        f"{datetime.now(UTC):%Y-%m-%d}",
+        commit,
+    )
+
+
+def recorded() -> list[Window]:
+    """The windows of the last measurement."""
+    return [Window(**each) for each in json.loads(FILE.read_text())] if FILE.exists() else []
+
+
+def lines(windows: Sequence[Window]) -> list[str]:
+    """The section of docs/benchmarks/rehearsal.md; none without windows."""
+    if not windows:
+        return []
+    newest = windows[-1]
+    alone = median(window.p99_ms for window in windows if window.way == "none")
+    rows = []
+    for way in _WAYS:
+        of = [window for window in windows if window.way == way]
+        requests, failed = sum(window.requests for window in of), sum(window.failed for window in of)
+        p50, p99 = median(window.p50_ms for window in of), [window.p99_ms for window in of]
+        spread = f"{median(p99):.0f} ({min(p99):.0f}–{max(p99):.0f})"
+        rows.append(
+            f"| {way} | {len(of)} | {requests:,} | {failed} | {p50:.0f} | {spread} | {median(p99) / alone:.2f} |\n"
+        )
+    return [_SECTION.format(date=newest.date, commit=newest.commit), *rows]
+
+
+_SECTION = """
+## Clients meanwhile
+
+`python -m bench.rehearsal.beside` ({date}, `{commit}`): windows of each kind take turns on a lab with one controller.
+All nodes share two cores. Medians, with minimum and maximum.
+
+| rehearsal | windows | requests | failed | p50, ms | p99, ms | × |
+|---|---:|---:|---:|---:|---:|---:|
+"""
+
+
+if __name__ == "__main__":
+    sys.exit(main())
