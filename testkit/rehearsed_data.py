@@ -25,6 +25,7 @@ from testkit.api_servers import api_servers
 from testkit.fakes.hosts import FakeHosts
 from testkit.lab_cluster import until
 from testkit.local_hosts import LocalHosts
+from testkit.memory_cgroup import memory_limit
 from testkit.ports import free_port
 from testkit.waiting import stretched
 from upgrader.adapters.age import AgeFiles
@@ -46,7 +47,7 @@ from upgrader.steps.rehearsal.rehearsal import Rehearsal
 from upgrader.steps.rehearsal.rehearsal_host import RehearsalHost
 from upgrader.steps.rehearsal.result import Result
 from upgrader.steps.rehearsal.servers import CHANGED_FLAGS, Server
-from upgrader.steps.rehearsal.unit import UNIT_SECONDS
+from upgrader.steps.rehearsal.unit import MEMORY_BYTES, UNIT_SECONDS
 
 __all__ = ["RehearsedData", "program_images", "run_out_of_space", "storing"]
 
@@ -190,9 +191,15 @@ class RehearsedData:
     def _run(self, inside: Sequence[str], _: Host, command: Sequence[str], stdin: bytes) -> CommandResult:
         words = [*inside, sys.executable, *command[command.index("-I") :]]
         seconds = stretched(UNIT_SECONDS)
-        done = subprocess.run(
-            words, input=stdin, capture_output=True, timeout=seconds, check=False, env=self._environment
-        )
+        with memory_limit(MEMORY_BYTES) as limited:
+            done = subprocess.run(
+                [*limited, *words],
+                input=stdin,
+                capture_output=True,
+                timeout=seconds,
+                check=False,
+                env=self._environment,
+            )
         return CommandResult(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 

@@ -19,7 +19,7 @@ Each row is one [rehearsal](../rehearsal.md) on this machine, from v1.36.3 to v1
 servers have stored the objects, and both versions serve copies of them in a network of their own, with the same program
 as on a controller. `python -m bench.rehearsal` runs all of them without a lab, and `--only` runs one; the last result
 of each is kept in `bench/results/rehearsal.json`. Findings of severity `info`, such as new defaults, are not listed.
-Seconds and memory are those of the comparison, on two shared cores; the load averages are of its beginning and end.
+Seconds, memory (a cgroup limits it to 2 GiB) and load averages, at its beginning and end, are those of the comparison.
 """
 _TABLE = """
 | {what} | the cluster, or its change | named | found | objects | seconds | MiB | load | date |
