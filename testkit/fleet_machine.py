@@ -79,6 +79,8 @@ class Machine:
         self.answers = {name: Answer(f"u{number}", TARGET) for number, name in enumerate("abc", 1)}
         self.silent: set[str] = set()
         self.pins = PINS
+        self.kind = RunKind.UPGRADE
+        """Of all runs."""
         self.unnamed: set[str] = set()
         """Clusters whose next command ends before it has named its run."""
         self.unreadable: set[str] = set()
@@ -220,7 +222,7 @@ class Machine:
         folder = self.folder / "clusters" / name / "runs" / run
         folder.mkdir(parents=True)
         journal = Journal(folder / JOURNAL, self.clock)
-        EMIT(journal, RunStarted(run, RunKind.UPGRADE, (), f"runs/{run}", target=TARGET))
+        EMIT(journal, RunStarted(run, self.kind, (), f"runs/{run}", target=TARGET))
         if code == 0:
             EMIT(journal, RunEnded(run, "succeeded", 1.0))
         journal.close()

@@ -19,11 +19,12 @@ from upgrader.model.emulation import emulated_in, minor_text
 from upgrader.model.observed import Observed
 from upgrader.model.run_kind import RunKind
 from upgrader.model.settings import BUILT_IN_CHARTS, ReleaseSettings
+from upgrader.model.version import KubernetesVersion
 from upgrader.steps.intended import plan_run
 from upgrader.steps.pipeline_builder import with_every_step
 from upgrader.steps.release.plan import IntendedRelease, object_changes
 
-__all__ = ["ProposedFinalize", "locked_as_it_runs", "propose_finalize", "refuse_unended"]
+__all__ = ["ProposedFinalize", "locked_as_it_runs", "plan_finalize", "propose_finalize", "refuse_unended"]
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,8 @@ class ProposedFinalize:
     session: Session
     front_end: FrontEnd
     held: HeldLock
+    continues: bool
+    """Whether an interrupted run of this kind is continued."""
 
     def execute(self) -> FinishedRun:
         """Run it to its end. Raises Blocked where a check forbids it."""
@@ -65,17 +68,38 @@ def propose_finalize(folder: Path, front_end: FrontEnd, *, take_over: bool) -> I
     """
     with locked_as_it_runs(folder, front_end, take_over=take_over) as (session, observed, held):
         emulated = _emulated(session, observed)
-        if emulated is None:
-            front_end.doing("")
+        checked = _planned(session, observed, emulated) if emulated is not None else None
+        front_end.doing("")
+        if emulated is None or checked is None:
             yield None
             return
-        refuse_unended(session)
-        _refuse_other_changes(session, observed, emulated)
-        plan = plan_run(session.intended(None), observed, observed.server)
-        plan = with_every_step(plan, session.builder.with_bake(session.builder.forward(plan)))
-        checked = CheckedPlan(plan, session.preflight(observed, plan))
-        front_end.doing("")
-        yield ProposedFinalize(emulated, checked, session, front_end, held)
+        yield ProposedFinalize(emulated, checked, session, front_end, held, _continues(session))
+
+
+def plan_finalize(folder: Path, target: KubernetesVersion, kubeconfig: Path) -> CheckedPlan | None:
+    """As `propose_finalize`, without a lock; changes nothing. Raises Blocked if the cluster doesn't run `target`."""
+    with open_session(folder, None, kubeconfig) as opened:
+        observed = opened.observe()
+        if observed.server != target:
+            raise Blocked(f"it runs {observed.server}; only a cluster that runs {target} can be finalized")
+        session = _built_in(opened.at(observed.server))
+        emulated = _emulated(session, observed)
+        return _planned(session, observed, emulated) if emulated is not None else None
+
+
+def _continues(session: Session) -> bool:
+    newest = next(reversed(session.find_runs().runs), None)
+    return (
+        newest is not None and newest.state.kind is RunKind.FINALIZE and newest.state.outcome in (None, "interrupted")
+    )
+
+
+def _planned(session: Session, observed: Observed, emulated: Minor) -> CheckedPlan:
+    refuse_unended(session)
+    _refuse_other_changes(session, observed, emulated)
+    plan = plan_run(session.intended(None), observed, observed.server)
+    plan = with_every_step(plan, session.builder.with_bake(session.builder.forward(plan)))
+    return CheckedPlan(plan, session.preflight(observed, plan))
 
 
 @contextmanager

@@ -1,13 +1,13 @@
-"""A run of a fleet's campaign: it reads a copy of what was approved, or is refused."""
+"""A run of a fleet's campaign: it reads a copy of what was approved and begins in time, or is refused."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any, TypeVar
 
 import click
 
@@ -15,10 +15,41 @@ from upgrader.cli.global_options import in_environment
 from upgrader.config.copied_folder import COPIES
 from upgrader.errors import Blocked, Interrupted
 
-if TYPE_CHECKING:
-    from upgrader.app.upgrade import ProposedUpgrade
+__all__ = ["campaign_options", "read_copies", "refuse_late", "refuse_unapproved", "with_approved_inputs"]
 
-__all__ = ["read_copies", "refuse_late", "refuse_unapproved", "with_approved_inputs"]
+_Proposed = TypeVar("_Proposed")
+_OPTIONS = (
+    click.option(
+        "--approved-inputs",
+        "approved",
+        metavar="DIGEST",
+        hidden=True,
+        help="Refuse if the cluster folder differs from the one that a fleet's campaign approved.",
+    ),
+    click.option(
+        "--approved-copies",
+        "copies",
+        metavar="DIR",
+        type=click.Path(path_type=Path, file_okay=False),
+        hidden=True,
+        help="Copy the approved files of the cluster folder into a new folder DIR, and read them there.",
+    ),
+    click.option(
+        "--begin-by",
+        "begin_by",
+        metavar="TIME",
+        type=click.DateTime(["%Y-%m-%dT%H:%M:%S%z"]),
+        hidden=True,
+        help="Start no run after this time; with --resume, an interrupted one is resumed at any time.",
+    ),
+)
+
+
+def campaign_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options by which a fleet's campaign says what it has approved, and by when its run is to begin."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
 
 
 def read_copies(folder: Path, copies: Path, approved: str) -> None:
@@ -36,9 +67,9 @@ def read_copies(folder: Path, copies: Path, approved: str) -> None:
 
 @contextmanager
 def with_approved_inputs(
-    folder: Path, approved: str | None, proposed: AbstractContextManager[ProposedUpgrade]
-) -> Iterator[ProposedUpgrade]:
-    """A proposed upgrade, all of whose files have been read. Raises Blocked, as `refuse_unapproved`."""
+    folder: Path, approved: str | None, proposed: AbstractContextManager[_Proposed]
+) -> Iterator[_Proposed]:
+    """A proposed run, all of whose files have been read. Raises Blocked, as `refuse_unapproved`."""
     with proposed as found:
         refuse_unapproved(folder, approved)
         yield found

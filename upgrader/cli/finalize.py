@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 
 import click
 
+from upgrader.cli.approved_inputs import campaign_options, read_copies, refuse_late, with_approved_inputs
 from upgrader.cli.command_line import EVENTS, TAKE_OVER, YES, front_end
 from upgrader.cli.notices import say
 from upgrader.cli.questions import start
@@ -14,11 +16,21 @@ __all__ = ["finalize"]
 
 
 @click.command()
+@click.option("--resume", is_flag=True, hidden=True, help="With --begin-by: continue an interrupted one at any time.")
+@campaign_options
 @YES
 @TAKE_OVER
 @EVENTS
 @click.pass_obj
-def finalize(folder: Path, yes: bool, take_over: bool) -> None:
+def finalize(
+    folder: Path,
+    resume: bool,
+    approved: str | None,
+    copies: Path | None,
+    begin_by: datetime | None,
+    yes: bool,
+    take_over: bool,
+) -> None:
     """End the emulation of the old minor after a run with `policy.emulation`. This is the point of no return.
 
     kube-apiserver, kube-controller-manager and kube-scheduler restart without emulation, each followed by its gates; a
@@ -29,15 +41,19 @@ def finalize(folder: Path, yes: bool, take_over: bool) -> None:
     with the cluster healthy, 5 manual action required, 6 another run holds the lock, 130 interrupted.
     """
     shown = front_end()  # before the imports, which take seconds
+    if approved is not None and copies is not None:
+        read_copies(folder, copies, approved)
 
     from upgrader.app.finalize import propose_finalize
     from upgrader.model.emulation import minor_text
     from upgrader.ui.plan import print_plan
 
-    with propose_finalize(folder, shown, take_over=take_over) as proposed:
+    with with_approved_inputs(folder, approved, propose_finalize(folder, shown, take_over=take_over)) as proposed:
         if proposed is None:
             say("Nothing to finalize: the control plane emulates no older version.")
             return
+        if begin_by is not None and not (resume and proposed.continues):
+            refuse_late(begin_by)
         print_plan(proposed.checked.document, diff=False)
         proposed.checked.refuse_if_blocked()
         old, new = minor_text(proposed.emulated), proposed.checked.plan.target

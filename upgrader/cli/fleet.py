@@ -56,6 +56,7 @@ def plan(folder: Path, allow_exec: bool) -> None:
     """
     shown = front_end()
 
+    from upgrader.app.finalize import plan_finalize
     from upgrader.app.upgrade import plan_upgrade
     from upgrader.fleet.clusters import ask_traits
     from upgrader.fleet.plans import PlannedCluster, plan_fleet, shared_causes
@@ -73,7 +74,11 @@ def plan(folder: Path, allow_exec: bool) -> None:
 
     def planned_one(each: Path, target: KubernetesVersion) -> PlannedCluster:
         with planning_kubeconfig(each, proposed, approved) as kubeconfig:
-            return PlannedCluster(plan_upgrade(each, target, kubeconfig=kubeconfig).document, ask_traits(kubeconfig))
+            if proposed.goal.finalizes:
+                checked = plan_finalize(each, target, kubeconfig)
+            else:
+                checked = plan_upgrade(each, target, kubeconfig=kubeconfig)
+            return PlannedCluster(checked.document if checked else None, ask_traits(kubeconfig))
 
     planned = plan_fleet(proposed, planned_one, shown.doing, partial(shown_digest, folder, proposed))
     shown.doing("")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from upgrader.cli.approved_inputs import read_copies, refuse_late, with_approved_inputs
+from upgrader.cli.approved_inputs import campaign_options, read_copies, refuse_late, with_approved_inputs
 from upgrader.cli.command_line import (
     DURATION,
     EVENTS,
@@ -79,29 +79,7 @@ __all__ = ["run"]
     is_flag=True,
     help="If the newest upgrade was interrupted, keep its changes, and start a new run from the current state.",
 )
-@click.option(
-    "--approved-inputs",
-    "approved",
-    metavar="DIGEST",
-    hidden=True,
-    help="Refuse if the cluster folder differs from the one that a fleet's campaign approved.",
-)
-@click.option(
-    "--approved-copies",
-    "copies",
-    metavar="DIR",
-    type=click.Path(path_type=Path, file_okay=False),
-    hidden=True,
-    help="Copy the approved files of the cluster folder into a new folder DIR, and read them there.",
-)
-@click.option(
-    "--begin-by",
-    "begin_by",
-    metavar="TIME",
-    type=click.DateTime(["%Y-%m-%dT%H:%M:%S%z"]),
-    hidden=True,
-    help="Start no run after this time; with --resume, an interrupted one is resumed at any time.",
-)
+@campaign_options
 @YES
 @TAKE_OVER
 @WAIT

@@ -223,6 +223,11 @@ class JobsSection(Section):
 class FleetSpec(Section):
     """The campaign."""
 
+    action: Literal["upgrade", "finalize"] = Field(
+        default="upgrade",
+        description="What each run does: `upgrade` to the target, or `finalize`, which ends the emulation of the old "
+        "minor version (`policy.emulation`) in clusters that run the target.",
+    )
     target: Version = Field(description="The Kubernetes version that every cluster should run.", examples=["v1.37.1"])
     stages: list[StageSection] = Field(min_length=1, description="In their order.")
     exclude: list[Name] = Field(default=[], description="Clusters of the inventory that are in no stage.")

@@ -15,7 +15,7 @@ from upgrader.fleet.at_work import at_work
 from upgrader.fleet.clusters import Answer, Answered, other_cluster, private_kubeconfig, requests_answered
 from upgrader.fleet.events import ChosenPod, Problem
 from upgrader.fleet.inputs import Inputs, folder_digest, folder_place, inputs_of, kubeconfig_of
-from upgrader.fleet.model import FleetCluster, Stage
+from upgrader.fleet.model import FleetCluster, Goal, Stage
 from upgrader.fleet.open_runs import how_to_end, open_run
 from upgrader.fleet.rehearsals import unrehearsed
 from upgrader.fleet.soak_gates import GateAnswer, SoakGates
@@ -105,11 +105,11 @@ class Questions:
     restart: RestartPod = restart_pod
     """Restarts a pod of the cluster that a kubeconfig leads to."""
 
-    def before(self, cluster: FleetCluster, digest: str, target: KubernetesVersion) -> Found:
+    def before(self, cluster: FleetCluster, digest: str, goal: Goal) -> Found:
         """Why a cluster must not be begun; `digest` is of what was approved."""
-        return self._found(lambda: self._identified(cluster, self._as_approved(cluster, digest), digest, target))
+        return self._found(lambda: self._identified(cluster, self._as_approved(cluster, digest), digest, goal))
 
-    def before_resume(self, cluster: FleetCluster, digest: str, target: KubernetesVersion) -> Found:
+    def before_resume(self, cluster: FleetCluster, digest: str, goal: Goal) -> Found:
         """Why an interrupted run must not go on. It may restore an API that doesn't answer; its name is known, so that
         no earlier run is asked for; its rehearsal was asked for before it began.
         """
@@ -227,11 +227,9 @@ class Questions:
             how = f"it can't be approved yet, {error.message} {error.remedy}".strip()
         return _Wrong("changed", f"{what} since it was approved: {how}")
 
-    def _identified(
-        self, cluster: FleetCluster, used: UsedKubeconfig, digest: str, target: KubernetesVersion | None
-    ) -> Found:
-        """Whether it is the inventory's, and, with a `target`, may be begun: none of its upgrades is open, and it was
-        rehearsed if its folder demands that.
+    def _identified(self, cluster: FleetCluster, used: UsedKubeconfig, digest: str, goal: Goal | None) -> Found:
+        """Whether it is the inventory's, and, with a `goal`, may be begun: none of its upgrades is open, and it was
+        rehearsed if its folder demands that; only one that runs the target can be finalized.
         """
         try:
             answer = self._answer(used)
@@ -247,11 +245,15 @@ class Questions:
             return Found("unreachable", f"the journals of its earlier runs can't be read: {unread.place}", used)
         if unread.runs:
             return Found("journals", _damaged(unread), used)
-        if target and (open_one := open_run(cluster.folder, lambda: self._idle(cluster, used).reason)):
+        if goal and (open_one := open_run(cluster.folder, lambda: self._idle(cluster, used).reason)):
             what = f"it has a run that has not ended, and that the campaign did not start: {open_one}"
             return Found("unended", f"{what}: {how_to_end(cluster.folder)}")
         files, now = Inputs.parse(digest).files, self.clock.now()
-        if target and (why := unrehearsed(cluster.folder, files, answer, target, now)):
+        if goal and goal.finalizes and answer.version != goal.target:
+            return Found(
+                "identity", f"it runs {answer.version}; only a cluster that runs {goal.target} can be finalized"
+            )
+        if goal and (why := unrehearsed(cluster.folder, files, answer, goal.target, now)):
             return Found("rehearsal", why)
         return Found(kubeconfig=used)
 

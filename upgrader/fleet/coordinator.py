@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from upgrader.config.copied_kubeconfig import UsedKubeconfig
-from upgrader.engine.history.past_runs import newest_name, newest_upgrade
+from upgrader.engine.history.past_runs import newest_name, newest_of_kind
 from upgrader.engine.journal.journal_file import JOURNAL, Journal
 from upgrader.engine.journal.record import plain
 from upgrader.errors import UpgraderError, UsageError
@@ -315,7 +315,7 @@ class Coordinator:
 
     def _question(self, each: ClusterState, *, resume: bool = False) -> Callable[[], Found]:
         question = self.questions.before_resume if resume else self.questions.before
-        return partial(question, self.fleet.by_name[each.name], each.digest, self.fleet.target)
+        return partial(question, self.fleet.by_name[each.name], each.digest, self.fleet.goal)
 
     def _late_gate(self, name: str) -> GateAnswer:
         """Of gates that were asked, and have not answered: the one that was asked last is the one without an answer."""
@@ -391,7 +391,7 @@ class Coordinator:
         """
         folder = self.fleet.by_name[cluster.name]
         runs = folder.folder / "runs"
-        newest = newest_upgrade(runs)
+        newest = newest_of_kind(runs, self.fleet.goal.kind)
         if newest is None or newest.outcome == "unknown":
             return _Seen()
         if newest.outcome == "interrupted":
@@ -436,7 +436,7 @@ class Coordinator:
         cluster = self.fleet.by_name[start.cluster]
         attempt = self.campaign.attempt(cluster.name, state.attempt + 1)
         arguments = ["-C", str(cluster.folder), "--kubeconfig", str(self._kubeconfig(cluster.name))]
-        arguments += ["run", "--to", str(self.fleet.target), "--yes", "-o", "json"]
+        arguments += [*self.fleet.goal.command, "--yes", "-o", "json"]
         arguments += ["--approved-inputs", Inputs.parse(state.digest).files]
         arguments += ["--approved-copies", str(self._copies(cluster.name)), *(["--resume"] if start.resume else [])]
         arguments += ["--begin-by", f"{start.by:%Y-%m-%dT%H:%M:%S%z}"] if start.by else []
@@ -462,7 +462,7 @@ class Coordinator:
 
     def _result(self, cluster: ClusterState, end: CommandEnd | None, *, before: str, resumed: str) -> Result:
         folder = self.fleet.by_name[cluster.name].folder
-        return result_of(end, cluster.name, folder, self.fleet.target, before=before, resumed=resumed)
+        return result_of(end, cluster.name, folder, self.fleet.goal, before=before, resumed=resumed)
 
     def _silent(self, cluster: ClusterState, attempt: Path) -> str:
         """That a run in progress has written nothing for a long time, since when, and what to do; "" where it has."""

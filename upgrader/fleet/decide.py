@@ -273,7 +273,7 @@ class _Deciding:
             elif each.phase == "skipped" and each.unended:
                 self.waits[each.name] = Wait(
                     f"the end of run {each.run}, which counts for maxConcurrency until then: upgrader -C "
-                    f"{cluster.folder} resume, or rollback; or upgrader fleet retry {each.name}",
+                    f"{cluster.folder} {self.fleet.goal.to_end}; or upgrader fleet retry {each.name}",
                     person=True,
                 )
             elif each.active and each.retried and self._may_resume(each):

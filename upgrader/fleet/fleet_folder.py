@@ -27,6 +27,7 @@ from upgrader.fleet.selectors import Requirement, Selector
 from upgrader.fleet.windows import Exclusion, Window, next_opening
 from upgrader.model.first_few import first_few
 from upgrader.model.health_before import NONE
+from upgrader.model.run_kind import RunKind
 
 __all__ = ["read_fleet"]
 
@@ -131,6 +132,7 @@ class _Reader:
             exclusions=exclusions,
             expected_seconds=spec.expected_run,
             commands=frozenset(spec.kubeconfig_exec),
+            action=RunKind.FINALIZE if spec.action == "finalize" else RunKind.UPGRADE,
         )
 
     def _wrong(self, where: KeyPath, text: str, remedy: str = "") -> None:

@@ -238,8 +238,8 @@ class JobsExecutor:
                 raise UsageError(
                     f"its pod names no run, or is gone, and its cluster's journals can't be read: {unread}. They are "
                     f"read again by each `upgrader fleet run`. If an upgrade has stopped the API: upgrader -C "
-                    f"{shown(folder)} resume, or rollback. If the cluster is permanently gone, name it in `exclude`: "
-                    "upgrader fleet run --new"
+                    f"{shown(folder)} {self.fleet.goal.to_end}. If the cluster is permanently gone, name it in "
+                    "`exclude`: upgrader fleet run --new"
                 )
             self._remove_secrets(mine.namespace, mine.cluster)
         for known in (self._looks, self._signs, self._sent):

@@ -12,19 +12,23 @@ from upgrader.fleet.selectors import Selector
 from upgrader.fleet.windows import Exclusion, Window
 from upgrader.model.health_before import NONE, IntOrPercent
 from upgrader.model.observability import ObservabilitySettings
+from upgrader.model.run_kind import RunKind
 from upgrader.model.version import KubernetesVersion
 
 __all__ = [
+    "Action",
     "AfterUnreachable",
     "Domains",
     "Fleet",
     "FleetCluster",
+    "Goal",
     "JobSettings",
     "MaxFailures",
     "OnUnreachable",
     "Stage",
 ]
 
+Action = Literal[RunKind.UPGRADE, RunKind.FINALIZE]
 AfterUnreachable = Literal["skip", "stop"]
 
 
@@ -113,6 +117,41 @@ class FleetCluster:
 
 
 @dataclass(frozen=True)
+class Goal:
+    """What each cluster's run is for: to reach `target`, or, at `target`, to end its emulation of the old minor."""
+
+    kind: Action
+    target: KubernetesVersion
+
+    @property
+    def finalizes(self) -> bool:
+        return self.kind is RunKind.FINALIZE
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """Of each cluster's run."""
+        return ("finalize",) if self.finalizes else ("run", "--to", str(self.target))
+
+    @property
+    def to_end(self) -> str:
+        """The commands that end an interrupted run."""
+        return "finalize" if self.finalizes else "resume, or rollback"
+
+    @property
+    def place(self) -> str:
+        """In the names of campaigns."""
+        return f"finalize-{self.target}" if self.finalizes else str(self.target)
+
+    @property
+    def reached(self) -> str:
+        """What a cluster then does."""
+        return f"run {self.target}" + (" and emulate no older version" if self.finalizes else "")
+
+    def __str__(self) -> str:
+        return f"finalization of {self.target}" if self.finalizes else f"upgrade to {self.target}"
+
+
+@dataclass(frozen=True)
 class Fleet:
     """What `fleet.yaml` and `fleet-inventory.yaml` say; every cluster of it is in exactly one stage."""
 
@@ -132,6 +171,12 @@ class Fleet:
     """Where metrics go; its `cluster` is the fleet's name in them."""
     jobs: JobSettings | None = None
     """None: runs can only be processes of this machine."""
+    action: Action = RunKind.UPGRADE
+
+    @property
+    def goal(self) -> Goal:
+        """What each cluster's run is for."""
+        return Goal(self.action, self.target)
 
     @cached_property
     def stage_of(self) -> Mapping[str, Stage]:

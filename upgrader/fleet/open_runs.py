@@ -8,7 +8,7 @@ from pathlib import Path
 
 from upgrader.app.resumable import builds_on
 from upgrader.config.yaml_document import shown
-from upgrader.engine.history.past_runs import PastRun, newest_upgrade, past_runs
+from upgrader.engine.history.past_runs import PastRun, newest_of_kind, past_runs
 from upgrader.errors import Blocked
 from upgrader.fleet.model import Fleet, FleetCluster
 from upgrader.fleet.state import CampaignState
@@ -55,7 +55,7 @@ def open_run(folder: Path, at_work: Callable[[], str], active: bool = False) -> 
     which the changes of a later run build has its end there, as for `run --resume`, once that run works no more: it has
     an end, or was killed, so that no process is `at_work` on the cluster. With `active`, a campaign has begun one.
     """
-    run = newest_upgrade(folder / "runs")
+    run = newest_of_kind(folder / "runs")
     if run is None:
         return "its campaign has begun a run that has no journal" if active else ""
     if run.problem:

@@ -8,12 +8,13 @@ from datetime import datetime
 from pathlib import Path
 
 from upgrader.app.event_lines import OUTCOME
-from upgrader.engine.history.past_runs import PastRun, newest_name, newest_upgrade, run_named
+from upgrader.engine.history.past_runs import PastRun, newest_name, newest_of_kind, run_named
 from upgrader.engine.journal.record import time_of
 from upgrader.errors import ApiUnavailable
 from upgrader.fleet.causes import cause_of
 from upgrader.fleet.events import Outcome
-from upgrader.model.version import KubernetesVersion
+from upgrader.fleet.model import Goal
+from upgrader.model.run_kind import RunKind
 
 __all__ = ["CommandEnd", "Result", "Sign", "command_end", "result_of"]
 
@@ -88,9 +89,7 @@ class Result:
     """As of `CommandEnd`."""
 
 
-def result_of(
-    end: CommandEnd | None, cluster: str, folder: Path, target: KubernetesVersion, *, before: str, resumed: str
-) -> Result:
+def result_of(end: CommandEnd | None, cluster: str, folder: Path, goal: Goal, *, before: str, resumed: str) -> Result:
     """The result of an attempt; `end` None: its process ended without a word, as by a power cut.
 
     `before` is the newest run that the cluster's folder had when the attempt began; `resumed` the run that the attempt
@@ -99,10 +98,12 @@ def result_of(
     An upgrade over several minors has a run for each. The command names the last one that has ended, and its exit code
     may be of the next one, which was blocked, or was begun and has no end.
     """
+    if goal.finalizes and end is not None and end.exit_code == 0 and not end.run:
+        return Result("succeeded", reason="it emulated no older version", time=end.time, began=end.began)
     if end is not None and end.unread:
-        return replace(_by_exit_code(end, cluster, folder / "runs", target, resumed), time=end.time, began=end.began)
+        return replace(_by_exit_code(end, cluster, folder / "runs", goal, resumed), time=end.time, began=end.began)
     runs = folder / "runs"
-    begun = _begun(runs, before, resumed)
+    begun = _begun(runs, goal.kind, before, resumed)
     unnamed = _open_run(runs, begun, end) if end and end.run else None
     if unnamed is not None and end is not None:
         end = replace(end, run="")
@@ -115,15 +116,15 @@ def result_of(
     if began and run and run.name not in (before, resumed):
         # A queue that stops a Job for another one gives it another start, with only the rest of its run.
         began = min(began, run.state.started or began)
-    return replace(unknown or _known(end, cluster, run, target, resumed), time=time, began=began)
+    return replace(unknown or _known(end, cluster, run, goal, resumed), time=time, began=began)
 
 
-def _begun(runs: Path, before: str, resumed: str) -> str:
-    """The upgrade that was begun since, which a process that was killed can't have said; "" for none. A person may have
-    run `recover` or `adopt` after it.
+def _begun(runs: Path, kind: RunKind, before: str, resumed: str) -> str:
+    """The campaign's run that was begun since, which a process that was killed can't have said; "" for none. A person
+    may have run `recover` or `adopt` after it.
     """
     known = before or resumed
-    newest = newest_upgrade(runs, after=known)
+    newest = newest_of_kind(runs, kind, after=known)
     # Their order tells, whatever clocks say; only where what was known is gone, the times in their names have to.
     if newest is not None and (newest.name > known or run_named(runs, known)):
         return newest.name
@@ -148,22 +149,20 @@ def _unknown(name: str, run: PastRun | None, cluster: str) -> Result | None:
     return Result("interrupted", name, cause_of("", reason.replace(name, "RUN"), cluster), reason, open=True)
 
 
-def _known(
-    end: CommandEnd | None, cluster: str, run: PastRun | None, target: KubernetesVersion, resumed: str
-) -> Result:
+def _known(end: CommandEnd | None, cluster: str, run: PastRun | None, goal: Goal, resumed: str) -> Result:
     if run is not None and run.outcome == "interrupted" and not run.problem:
         reason = _said(end) if end else "its process ended in the middle of the run"
         return Result("interrupted", run.name, _cause(end, cluster) if end else "", reason, open=True)
     if end is not None and (end.run or run is None or run.name != resumed):
-        return _by_command(end, cluster, run if end.run else None, target)
+        return _by_command(end, cluster, run if end.run else None, goal)
     if run is None:
         return Result("interrupted", reason="its process ended before it had begun a run")
-    if end is not None and _on_the_way(run, target):
-        return _by_command(end, cluster, run, target)
-    return _by_journal(run, cluster, target)
+    if end is not None and _on_the_way(run, goal):
+        return _by_command(end, cluster, run, goal)
+    return _by_journal(run, cluster, goal)
 
 
-def _by_exit_code(end: CommandEnd, cluster: str, runs: Path, target: KubernetesVersion, resumed: str) -> Result:
+def _by_exit_code(end: CommandEnd, cluster: str, runs: Path, goal: Goal, resumed: str) -> Result:
     """Of an attempt whose cluster's journal can't be read now. If it names no run, one may still be in the middle. A
     coordinator that was killed may have brought the journal home before.
     """
@@ -174,8 +173,8 @@ def _by_exit_code(end: CommandEnd, cluster: str, runs: Path, target: KubernetesV
             return Result("succeeded", end.run)
     here = run_named(runs, end.run)
     if here is not None and here.outcome == "rolled-back":
-        return _by_command(end, cluster, here, target)
-    result = _by_command(end, cluster, None, target)
+        return _by_command(end, cluster, here, goal)
+    result = _by_command(end, cluster, None, goal)
     unread = f"the cluster's journal can't be read: {end.unread}"
     if result.outcome == "rolled-back":  # the exit code doesn't say what the rollback has left
         why = f"it was rolled back, and it is unknown whether something that worked before fails now: {unread}"
@@ -193,18 +192,20 @@ def _said(end: CommandEnd) -> str:
     return f"{end.what.rstrip('.')}: {why}" if why else end.what
 
 
-def _by_command(end: CommandEnd, cluster: str, run: PastRun | None, target: KubernetesVersion) -> Result:
+def _by_command(end: CommandEnd, cluster: str, run: PastRun | None, goal: Goal) -> Result:
     """Of an attempt that began no run, or whose last run has an end: of several minors, this may be the one before the
     one that the exit code is of, of which nothing was begun then.
     """
     cause = _cause(end, cluster)
-    between = run is not None and _on_the_way(run, target)
+    between = run is not None and _on_the_way(run, goal)
     name = run.name if run else end.run
-    where = f"at {run.state.target}, on the way to {target}: " if run and between else ""
+    where = f"at {run.state.target}, on the way to {goal.target}: " if run and between else ""
     match end.exit_code:
         case 0:
-            if run is None or not _reached(run, target):
-                said = f"it exited with code 0, but no journal says that run {name or 'of its own'} reached {target}"
+            if run is None or not _reached(run, goal):
+                said = (
+                    f"it exited with code 0, but no journal says that run {name or 'of its own'} reached {goal.target}"
+                )
                 return Result("broken", name, cause_of("", said.replace(name, ""), cluster), said)
             return Result("succeeded", name)
         case 4:
@@ -222,16 +223,16 @@ def _by_command(end: CommandEnd, cluster: str, run: PastRun | None, target: Kube
             return Result("broken", name, cause, where + _said(end))
 
 
-def _by_journal(run: PastRun, cluster: str, target: KubernetesVersion) -> Result:
+def _by_journal(run: PastRun, cluster: str, goal: Goal) -> Result:
     """Of a run that has an end, of which the process of the campaign has not said that it is its own."""
     reason = run.state.reason
-    if _reached(run, target):
+    if _reached(run, goal):
         return Result("succeeded", run.name)
     if run.outcome == "rolled-back":
         left = _left_failing(run)
         said = f"{reason}; it was rolled back, but {left}" if left else reason
         return Result("broken" if left else "rolled-back", run.name, cause_of("", reason, cluster), said)
-    if _on_the_way(run, target):
+    if _on_the_way(run, goal):
         return Result("interrupted", run.name, reason=f"it is at {run.state.target}, on the way", open=True)
     return Result("broken", run.name, cause_of("", reason, cluster), reason)
 
@@ -242,10 +243,10 @@ def _left_failing(run: PastRun) -> str:
     return left.undo_reason if left is not None and run.outcome == "rolled-back" else ""
 
 
-def _reached(run: PastRun, target: KubernetesVersion) -> bool:
-    return run.state.is_upgrade and run.outcome == "succeeded" and run.state.target == target
+def _reached(run: PastRun, goal: Goal) -> bool:
+    return run.state.kind is goal.kind and run.outcome == "succeeded" and run.state.target == goal.target
 
 
-def _on_the_way(run: PastRun, target: KubernetesVersion) -> bool:
+def _on_the_way(run: PastRun, goal: Goal) -> bool:
     """One hop of several: neither the old version nor the new."""
-    return run.state.is_upgrade and run.outcome == "succeeded" and run.state.target != target
+    return run.state.kind is goal.kind and run.outcome == "succeeded" and run.state.target != goal.target

@@ -27,13 +27,14 @@ __all__ = ["FleetPlan", "PlanClass", "PlannedCluster", "SharedCause", "plan_flee
 class PlannedCluster:
     """The plan of a cluster, and what the cluster is made of."""
 
-    document: PlanDocument
+    document: PlanDocument | None
+    """None: nothing is to be done."""
     traits: tuple[str, ...] = ()
     """As of `cluster_traits`."""
 
 
 Planner = Callable[[Path, KubernetesVersion], PlannedCluster]
-"""Plans the upgrade of a cluster folder's cluster; raises UpgraderError."""
+"""Plans the run of a cluster folder's cluster; raises UpgraderError."""
 _NO_REHEARSAL = ("rehearsal.missing", "rehearsal.damaged", "rehearsal.stale", "rehearsal.old")
 
 
@@ -51,14 +52,14 @@ class PlanClass:
     plan: PlanDocument | None
     """The first one's."""
     problem: str = ""
-    """Why there is no plan."""
+    """Why there is no plan; "" where nothing is to be done."""
     digests: tuple[str, ...] = ()
     """Each cluster with the digest of its folder, as `fleet approve --digest` takes it, if that is known."""
 
     @property
     def blocked(self) -> bool:
         """Whether a run would be blocked, or isn't known."""
-        return self.plan is None or self.plan.blocked
+        return self.plan.blocked if self.plan else bool(self.problem)
 
 
 @dataclass(frozen=True)
@@ -113,10 +114,10 @@ def plan_fleet(
         try:
             planned = _planned(plan, cluster, fleet.target)
             document = planned.document
-            key = json.dumps(_shape(document), sort_keys=True)
-            unrehearsed += [cluster.name] * _lacks_rehearsal(document)
+            key = json.dumps(_shape(document), sort_keys=True) if document else ""
+            unrehearsed += [cluster.name] * bool(document and _lacks_rehearsal(document))
             traits[cluster.name] = traits_of(fleet, cluster, document, planned.traits)
-            if refused := plan_refusal(document):
+            if document and (refused := plan_refusal(document)):
                 causes[cluster.name] = _cause(refused, cluster)
         except UpgraderError as error:
             problem = error.message

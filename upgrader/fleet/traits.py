@@ -24,7 +24,7 @@ class NewTrait:
     clusters: tuple[str, ...]
 
 
-def traits_of(fleet: Fleet, cluster: FleetCluster, plan: PlanDocument, live: Iterable[str]) -> tuple[str, ...]:
+def traits_of(fleet: Fleet, cluster: FleetCluster, plan: PlanDocument | None, live: Iterable[str]) -> tuple[str, ...]:
     """What tells this cluster from another kind of cluster: its labels, what it is made of (`live`, as of
     `cluster_traits`), what its plan changes and what checks find; in this order, as those of a plan may be many.
     """
@@ -35,7 +35,7 @@ def traits_of(fleet: Fleet, cluster: FleetCluster, plan: PlanDocument, live: Ite
     # What runs there doesn't name the cluster, unless it quotes an error: but a version may look like an address, and a
     # plugin have a cluster's name.
     made_of = (alike(each) if each.startswith(UNKNOWN) else each for each in live)
-    found = (*map(alike, _labels(fleet, cluster)), *made_of, *map(alike, _of_plan(plan)))
+    found = (*map(alike, _labels(fleet, cluster)), *made_of, *map(alike, _of_plan(plan) if plan else ()))
     return tuple(dict.fromkeys(found))
 
 

@@ -224,7 +224,7 @@ def open_campaign(
             inputs = tuple(ClusterInputs(each.name, str(_inputs(folder, fleet, each))) for each in fleet.clusters)
             pins = own_pins()
             confirm(fleet, state.open)
-            name = f"{clock.now():%Y%m%dT%H%M%S}-fleet-{fleet.target}"
+            name = f"{clock.now():%Y%m%dT%H%M%S}-fleet-{fleet.goal.place}"
             started = CampaignStarted(name, fleet.target, pins, inputs, own_name(), executor=chosen, hub=hub)
             campaign, journal = begin(folder, started, files, clock)
         try:

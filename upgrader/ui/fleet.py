@@ -50,7 +50,7 @@ _MARKS = {
 def print_fleet(fleet: Fleet, stream: TextIO | None = None) -> None:
     """Print what a campaign would do: its stages with their clusters."""
     out = console(stream)
-    out.print(f"to {fleet.target}: {counted(len(fleet.clusters), 'cluster')} in {counted(len(fleet.stages), 'stage')}")
+    out.print(f"{fleet.goal}: {counted(len(fleet.clusters), 'cluster')} in {counted(len(fleet.stages), 'stage')}")
     for stage in fleet.stages:
         names = [each.name for each in fleet.members[stage.name]]
         rules = [f"{stage.max_concurrency.at_once(len(names))} at a time"]
@@ -173,7 +173,8 @@ def print_classes(classes: Sequence[PlanClass], stream: TextIO | None = None) ->
         if each.digests:
             print_line(out, Text(f"  digests of the folders: {first_few(each.digests)}", style="dim"), 4)
         if each.plan is None:
-            print_line(out, Text(f"  can't be planned: {each.problem}", style="red"), 4)
+            why = Text(f"  can't be planned: {each.problem}", style="red") if each.problem else Text("  nothing to do")
+            print_line(out, why, 4)
             continue
         for hop in each.plan.hops:
             print_line(out, Text(f"  {hop.start} → {hop.target}"), 4)
@@ -216,6 +217,7 @@ def status_json(status: FleetStatus) -> dict[str, Any]:
     state, decision = status.state, status.decision
     return {
         "campaign": state.campaign,
+        "action": str(status.fleet.goal.kind),
         "target": str(status.fleet.target),
         "started": _iso(state.started),
         "ended": _iso(state.ended),

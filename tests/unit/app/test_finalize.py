@@ -10,22 +10,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from tests.unit.app.test_upgrade import FakeSession
 from tests.unit.engine.killing import FROM, TO, World
 from tests.unit.gates.builders import add_deployment, add_pod
 from upgrader.app import existing_run, finalize, upgrade
 from upgrader.app.execution import FinishedRun
-from upgrader.app.finalize import propose_finalize
+from upgrader.app.finalize import plan_finalize, propose_finalize
 from upgrader.app.front_end import READS_FOLDER, FrontEnd
 from upgrader.app.resume import resumable_run
 from upgrader.app.rollback import run_to_roll_back
 from upgrader.app.upgrade import propose_upgrade
 from upgrader.app.wiring import Session
+from upgrader.cli.main import cli
+from upgrader.engine.journal.journal_file import JOURNAL, Journal
 from upgrader.engine.locks.fence import Fence
-from upgrader.errors import Blocked, HelmError, UsageError
+from upgrader.errors import Blocked, HelmError, Interrupted, UsageError
 from upgrader.gates.rollout_gate import RolloutGate
 from upgrader.model.cluster import Cluster, Host
+from upgrader.model.event import RunStarted
 from upgrader.model.finding import Finding
 from upgrader.model.outcome import Verdict, broken
 from upgrader.model.own_steps import BAKE
@@ -131,7 +135,9 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     tools = Tools(world.helm, world.kube, world.playbooks, world.clock, world.hosts)
 
     @contextmanager
-    def opened(_folder: Path, _target: KubernetesVersion | None = None) -> Iterator[Session]:
+    def opened(
+        _folder: Path, _target: KubernetesVersion | None = None, _kubeconfig: Path | None = None
+    ) -> Iterator[Session]:
         settings = made.settings
         cluster = Cluster(
             tmp_path, settings.kubeconfig, "demo", settings.inventory, (Host("controller-1", "10.0.0.2"),)
@@ -219,6 +225,43 @@ def test_half_finalized_is_completed(place: Place) -> None:
     assert finished is not None and finished.error is None
     assert [step.summary.startswith("nothing") for step in finished.state.steps] == [True, False]
     assert not any("--emulated-version" in place.flags(release) for release in WORKLOADS)
+
+
+def test_plan_of_a_finalize_needs_no_lock(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It shows what would change, for a whole fleet; where nothing emulates, there is none; it is of one version."""
+    kubeconfig = place.folder / "kubeconfig"
+    place.upgrade()
+    with monkeypatch.context() as patch:
+        patch.delattr(finalize, "cluster_lock")
+        patch.delattr(finalize, "locked_folder")
+        checked = plan_finalize(place.folder, TO, kubeconfig)
+    assert checked is not None and [step.action for step in checked.plan.steps] == ["upgrade", "upgrade"]
+    assert all("--emulated-version=1.36" in place.flags(release) for release in WORKLOADS)
+    with pytest.raises(Blocked, match=f"it runs {TO}; only a cluster that runs {FROM} can be finalized"):
+        plan_finalize(place.folder, FROM, kubeconfig)
+    place.finalize()
+    assert plan_finalize(place.folder, TO, kubeconfig) is None
+
+
+@pytest.mark.parametrize(
+    ("by", "interrupted", "begins"), [("2999", False, True), ("2000", False, False), ("2000", True, True)]
+)
+def test_finalize_of_a_campaign_begins_in_its_window(place: Place, by: str, interrupted: bool, begins: bool) -> None:
+    """One that begins too late is refused with the code of an interruption; an interrupted one is continued."""
+    place.upgrade()
+    if interrupted:
+        name = "99990101T000000-finalize"
+        (place.folder / "runs" / name).mkdir(parents=True)
+        journal = Journal(place.folder / "runs" / name / JOURNAL, place.world.clock)
+        journal.emit(RunStarted(name, RunKind.FINALIZE, (), f"runs/{name}", target=TO))
+        journal.close()
+    options = ("--yes", "--resume", "--begin-by", f"{by}-01-01T00:00:00+0000")
+    ended = CliRunner().invoke(cli, ["-C", str(place.folder), "finalize", *options])
+    if begins:
+        assert ended.exit_code == 0, ended
+    else:
+        assert isinstance(ended.exception, Interrupted) and "was to begin by 2000-01-01" in str(ended.exception)
+    assert ("--emulated-version=1.36" in place.flags("kubernetes")) is not begins
 
 
 def test_other_changes_are_not_made_on_the_way(place: Place) -> None:

@@ -25,7 +25,7 @@ from testkit.fleet_folder import FLEET, INVENTORY, server_of, write_fleet, write
 from tests.unit.fleet.test_open_runs import write_later
 from tests.unit.ui.test_plan_markdown import document
 from upgrader import __version__
-from upgrader.app import upgrade
+from upgrader.app import finalize, upgrade
 from upgrader.app.run_inputs import inputs_digest
 from upgrader.cli import fleet as fleet_commands
 from upgrader.cli import main as entry
@@ -160,6 +160,20 @@ def test_plan_shows_classes_and_names_what_is_blocked(folder: Path, monkeypatch:
     shown = fleet(folder, "plan")
     assert shown.exit_code == 0 and "to v1.37.1: 3 clusters in 2 stages" in shown.stdout
     assert "b, c: CNI cilium" in shown.stdout and "calico" not in shown.stdout, "what the canary hasn't tried is named"
+
+
+def test_plan_of_a_campaign_that_finalizes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clusters with nothing to finalize are a class of their own, and block nothing."""
+    (folder / "fleet.yaml").write_text(FLEET.replace("spec:", "spec:\n  action: finalize"))
+
+    def plan(cluster: Path, target: KubernetesVersion, kubeconfig: Path) -> SimpleNamespace | None:
+        assert (server_of(kubeconfig), target) == (cluster.name, TARGET)
+        return None if cluster.name == "b" else SimpleNamespace(document=document())
+
+    monkeypatch.setattr(finalize, "plan_finalize", plan)
+    shown = fleet(folder, "plan")
+    assert shown.exit_code == 0 and "finalization of v1.37.1: 3 clusters in 2 stages" in shown.stdout
+    assert "plan 2: 1 cluster of production: b" in shown.stdout and "  nothing to do\n" in shown.stdout
 
 
 def test_plan_runs_no_command_that_was_not_approved(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,7 +50,7 @@ from upgrader.fleet.events import (
     RetryRequested,
     Unpaused,
 )
-from upgrader.fleet.model import FleetCluster
+from upgrader.fleet.model import FleetCluster, Goal
 from upgrader.fleet.outcomes import CommandEnd
 from upgrader.fleet.parallel_inquiry import Inquiry
 from upgrader.fleet.soak_gates import GateAnswer
@@ -1114,10 +1114,10 @@ def test_runs_that_can_not_go_on_keep_no_other_from_its_turn(machine: Machine, m
     monkeypatch.setattr(module, "_STARTS_A_LOOK", 1)
     before_resume = Questions.before_resume
 
-    def hangs(self: Questions, cluster: FleetCluster, digest: str, target: KubernetesVersion) -> Found:
+    def hangs(self: Questions, cluster: FleetCluster, digest: str, goal: Goal) -> Found:
         if cluster.name == "b":
             return Found("unreachable", "its folder has not answered")
-        return before_resume(self, cluster, digest, target)
+        return before_resume(self, cluster, digest, goal)
 
     monkeypatch.setattr(Questions, "before_resume", hangs)
     machine.exit_codes = {"b": [130], "c": [130]}

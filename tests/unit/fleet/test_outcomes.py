@@ -10,6 +10,7 @@ import pytest
 
 from testkit.fakes.clock import FakeClock
 from upgrader.engine.journal.journal_file import JOURNAL, Journal
+from upgrader.fleet.model import Goal
 from upgrader.fleet.outcomes import CommandEnd, Result, result_of
 from upgrader.model.event import Event, RunEnded, RunStarted, StepEnded, StepStarted, UndoEnded, UndoStarted
 from upgrader.model.outcome import RunOutcome
@@ -18,6 +19,7 @@ from upgrader.model.run_kind import RunKind
 from upgrader.model.version import KubernetesVersion
 
 TARGET = KubernetesVersion.release("v1.37.1")
+GOAL = Goal(RunKind.UPGRADE, TARGET)
 HOP = KubernetesVersion.release("v1.36.3")
 FIRST, SECOND = "20260101T000001-v1.37.1", "20260101T000002-v1.37.1"
 
@@ -58,7 +60,7 @@ def damage(folder: Path, name: str = FIRST) -> None:
 
 
 def ended(folder: Path, end: CommandEnd | None, *, before: str = "", resumed: str = "") -> Result:
-    return replace(result_of(end, "eu-1", folder, TARGET, before=before, resumed=resumed), time=None)
+    return replace(result_of(end, "eu-1", folder, GOAL, before=before, resumed=resumed), time=None)
 
 
 @pytest.mark.parametrize("code", [1, 2, 3, 4, 5, 6, 130])
@@ -259,7 +261,7 @@ def test_exit_code_counts_where_the_journal_can_not_be_read(tmp_path: Path, code
     rollback has left something failing, which is then not taken for healthy.
     """
     end = CommandEnd(code, "r", "Code" if code else "", "it ended", unread="no answer")
-    result = result_of(end, "a", tmp_path, TARGET, before="", resumed="")
+    result = result_of(end, "a", tmp_path, GOAL, before="", resumed="")
     assert (result.outcome, result.run, result.open) == (outcome, "r", outcome == "interrupted")
     assert outcome in ("succeeded", "interrupted") or "can't be read: no answer" in result.reason
 
@@ -285,7 +287,7 @@ def test_journal_that_was_brought_home_before(
 def test_no_run_is_named_and_no_journal_can_be_read(tmp_path: Path, code: int, error: str, resumed: str) -> None:
     """Whatever the exit code, a run may be in the middle: the one that was to be resumed is not forgotten."""
     end = CommandEnd(code, "", error, "it ended", unread="no answer")
-    result = result_of(end, "a", tmp_path, TARGET, before="", resumed=resumed)
+    result = result_of(end, "a", tmp_path, GOAL, before="", resumed=resumed)
     assert (result.outcome, result.run, result.open) == ("interrupted", resumed, True)
 
 

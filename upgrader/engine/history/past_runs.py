@@ -12,13 +12,14 @@ from upgrader.engine.state.event_fold import fold
 from upgrader.engine.state.report import report_json
 from upgrader.engine.state.run_state import RunState
 from upgrader.errors import UsageError
+from upgrader.model.run_kind import RunKind
 
 __all__ = [
     "PastRun",
     "highest_sequence",
     "newest_name",
     "newest_run",
-    "newest_upgrade",
+    "newest_of_kind",
     "past_run",
     "past_runs",
     "run_named",
@@ -81,14 +82,14 @@ def newest_run(runs: Path) -> PastRun | None:
     return past_run(folders[-1]) if folders else None
 
 
-def newest_upgrade(runs: Path, *, after: str = "") -> PastRun | None:
-    """The newest run that is an upgrade, or whose journal is not valid, of those `after` this run, if it is there; None
-    when there is none. No older journal is read.
+def newest_of_kind(runs: Path, kind: RunKind = RunKind.UPGRADE, *, after: str = "") -> PastRun | None:
+    """The newest run of this kind, or whose journal is not valid, of those `after` this run, if it is there; None when
+    there is none. No older journal is read.
     """
     folders = run_folders(runs)
     older = next((number for number, folder in enumerate(folders, 1) if folder.name == after), 0)
     found = map(past_run, reversed(folders[older:]))
-    return next((run for run in found if run.problem or run.state.is_upgrade), None)
+    return next((run for run in found if run.problem or (run.state.run and run.state.kind is kind)), None)
 
 
 def run_named(runs: Path, name: str) -> PastRun | None:

@@ -62,20 +62,24 @@ def content_line(line: str) -> str:
     return "\r\n".join(found) + "\r\n"
 
 
+def _title(status: FleetStatus) -> str:
+    return str(status.fleet.goal).capitalize()
+
+
 def _campaign(status: FleetStatus, now: datetime) -> Iterator[str]:
     """A calendar must have an event, and this one is always there."""
     state = status.state
     told = f"{counted(len(status.fleet.clusters), 'cluster')} in {counted(len(status.fleet.stages), 'stage')}."
     about = f"Campaign {state.campaign}. {told}"
-    summary = f"Upgrade to {status.fleet.target} begins"
+    summary = f"{_title(status)} begins"
     if state.ended is not None:
-        summary = f"Upgrade to {status.fleet.target}: campaign"
+        summary = f"{_title(status)}: campaign"
     yield from _event(status, "", state.started or now, state.ended, now, summary, about)
 
 
 def _wait(status: FleetStatus, each: Upcoming, ends: datetime, now: datetime) -> Iterator[str]:
     what = f"the wait for {each.wait.reason.partition(': ')[0]} ends" if each.closes is None else "window"
-    summary = f"Upgrade to {status.fleet.target}: {each.who}: {what}"
+    summary = f"{_title(status)}: {each.who}: {what}"
     clusters = f"\nClusters: {', '.join(each.clusters)}" if each.clusters else ""
     about = f"Waits for {each.wait.reason}, until {minute(ends)}.\nCampaign {status.state.campaign}{clusters}"
     key = f"{each.who}/{each.wait.reason}/{ends.isoformat()}"
@@ -91,7 +95,7 @@ def _exclusions(status: FleetStatus, now: datetime) -> Iterator[str]:
         begins, ends = exclusion.span
         count = sum(exclusion.selector.selects(each.labels) for each in left)
         if count and ends > now:
-            summary = f"Upgrade to {status.fleet.target}: no run begins (exclusion, {count} waiting)"
+            summary = f"{_title(status)}: no run begins (exclusion, {count} waiting)"
             about = f"Campaign {status.state.campaign}: from {exclusion.first} to {exclusion.last}, {exclusion.zone}"
             yield from _event(status, f"exclusion {number}", begins, ends, now, summary, about)
 

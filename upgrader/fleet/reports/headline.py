@@ -16,7 +16,7 @@ _STATUS = "upgrader fleet status"
 
 def fleet_headline(status: FleetStatus) -> Headline:
     """Of a campaign that was begun."""
-    title = f"Fleet upgrade to {status.fleet.target}"
+    title = f"Fleet {status.fleet.goal}"
     known = state_of(status)
     if known == "done":
         return _done(status, title)
@@ -45,5 +45,5 @@ def _done(status: FleetStatus, title: str) -> Headline:
     if failed:
         sentence = f"It is done, but {len(failed)} of {len(clusters)} clusters have failed: {first_few(failed)}.{left}"
         return Headline("bad", title, "Done, with failures", sentence, "Fix their causes, then retry them.", (again,))
-    sentence = f"{count} of {len(clusters)} clusters run {status.fleet.target}.{left}"
+    sentence = f"{count} of {len(clusters)} clusters {status.fleet.goal.reached}.{left}"
     return Headline("good", title, "Done", sentence, "", (again,) if skipped else ())
