@@ -161,7 +161,8 @@ def _write_pipeline(cluster: LabCluster) -> None:
         play = {"name": name, "hosts": "controllers", "gather_facts": False, "tasks": [{"name": name, **task}]}
         (cluster.folder / "plays" / f"{name}.yml").write_text(yaml.safe_dump([play], sort_keys=False))
     releases = [{"release": each} for each in ("pod-checkpointer", "kube-apiserver", "kubernetes")]
-    cluster.change_settings({"pipeline": [{"playbook": "plays/mark.yml", "undo": "plays/unmark.yml"}, *releases]})
+    pipeline = [{"playbook": "plays/mark.yml", "undo": "plays/unmark.yml"}, *releases]
+    cluster.change_settings({"pipeline": pipeline, "policy": {"emulation": True}})
 
 
 def _write_files(fleet: LabFleet) -> None:

@@ -41,7 +41,7 @@ def test_each_cluster_is_upgraded_by_a_job(fleet: LabFleet, record_property: Rec
     for name, cluster in fleet.clusters.items():
         cluster.wait_healthy(TARGET)
         assert cluster.on_controller("cat", "/etc/upgrader-fleet") == "here\n"
-        assert outcome(cluster) == "succeeded"
+        assert outcome(cluster) == "succeeded" and emulates(cluster)
         (job,) = fleet.jobs(name)
         assert job["status"].get("succeeded") == 1 and "failed" not in job["status"], job["status"]
         assert len(fleet.pods(name)) == 1
@@ -76,6 +76,26 @@ def test_bad_flag_does_not_get_from_the_canary_to_production(fleet: LabFleet, re
     record_property("clients", seen)
 
 
+def test_emulation_ends_in_a_campaign_of_its_own(fleet: LabFleet, record_property: Record) -> None:
+    """The same stages, soaks and Jobs: each cluster goes on at the same version, without the old minor's features. No
+    request fails.
+    """
+    file = fleet.folder / "fleet.yaml"
+    before = file.read_text()
+    file.write_text(before.replace("spec:", "spec:\n  action: finalize"))
+    with fleet.clients() as clients:
+        ended = fleet.run("--new")
+        seen = nothing_failed(clients)
+    file.write_text(before)
+    assert ended.exit_code == 0, ended
+    for name, cluster in fleet.clusters.items():
+        cluster.wait_healthy(TARGET)
+        assert cluster.journal()[0]["data"]["kind"] == "finalize" and outcome(cluster) == "succeeded"
+        assert not emulates(cluster) and fleet.secrets(name) == []
+    record_property("seconds", round(ended.seconds))
+    record_property("clients", seen)
+
+
 def test_run_of_an_evicted_pod_is_resumed(fleet: LabFleet, record_property: Record) -> None:
     """A drain of the hub's worker in the middle of the canary's step: the Job's next pod resumes the run by the journal
     that is in the cluster, and the campaign goes on to its end. No request fails.
@@ -99,6 +119,11 @@ def test_run_of_an_evicted_pod_is_resumed(fleet: LabFleet, record_property: Reco
         assert outcome(cluster) == "succeeded"
     record_property("seconds", round(ended.seconds))
     record_property("clients", seen)
+
+
+def emulates(cluster: LabCluster) -> bool:
+    """Whether its API server has the features of the old minor."""
+    return "--emulated-version=" in cluster.helm("get", "manifest", "kube-apiserver")
 
 
 def in_step(log: str, step: str) -> bool:
