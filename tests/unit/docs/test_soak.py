@@ -153,3 +153,13 @@ def test_each_piece_runs_and_is_recorded_at_once(monkeypatch: pytest.MonkeyPatch
     results = read_results(file)["x"]
     assert [each.pieces for each in results] == [(piece,) for piece in part.pieces]
     assert [each.failed for each in results] == [(), ("test_rivals",), ()]
+
+
+def test_figures_that_a_test_records_do_not_fail_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """pytest itself, with this project's settings, runs a file as a part of the soak."""
+    (tmp_path / "tests/soak").mkdir(parents=True)
+    (tmp_path / "pyproject.toml").write_text((REPOSITORY / "pyproject.toml").read_text())
+    test = "def test_one(record_property):\n    record_property('seconds', 1)\n"
+    (tmp_path / "tests/soak/test_figures.py").write_text(test)
+    monkeypatch.setattr(soak, "REPOSITORY", tmp_path)
+    assert soak._run_tests("figures", "2026-11-30", "0123456789ab") == ()
