@@ -17,7 +17,7 @@ from types import SimpleNamespace
 import pytest
 
 from testkit.command import REPOSITORY
-from tests.unit.playbooks.node_role import module
+from tests.unit.playbooks.node_role import module, tasks
 
 PROGRAM = b"\x7fELF kubelet" * 400_000
 WANTED = hashlib.sha256(PROGRAM).hexdigest()
@@ -55,6 +55,12 @@ def owners(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     return found
 
 
+def verify(program: Path, folder: Path, sha256: str = WANTED) -> None:
+    """Ask whether it is the right program."""
+    action = runpy.run_path(str(REPOSITORY / "playbooks/roles/node/action_plugins/staged_program.py"))
+    action["verify"](str(program), sha256, str(folder), time.monotonic() + 60)
+
+
 def compressed(program: Path, folder: Path, sha256: str = WANTED, seconds: float = 60) -> Path:
     """The program as it is sent."""
     action = runpy.run_path(str(REPOSITORY / "playbooks/roles/node/action_plugins/staged_program.py"))
@@ -73,6 +79,43 @@ def test_program_is_compressed_once_for_all_nodes(program: Path, ours: Path) -> 
     assert gzip.decompress(first.read_bytes()) == PROGRAM and first.stat().st_size < len(PROGRAM) / 2
     program.unlink()
     assert compressed(program, ours) == first
+
+
+@pytest.mark.parametrize("sha256", [WANTED, "0" * 64])
+def test_program_is_read_once_for_all_nodes(program: Path, ours: Path, sha256: str) -> None:
+    """Whether it is the right one, or another: the second node gets the answer of the first."""
+
+    def refused() -> str:
+        try:
+            verify(program, ours, sha256)
+        except ValueError as error:
+            return str(error)
+        return ""
+
+    first = refused()
+    assert first == ("" if sha256 == WANTED else f"{program} has the SHA-256 {WANTED} instead of {sha256}.")
+    program.write_bytes(b"another one, which is not read")
+    assert refused() == first
+
+
+def test_program_is_read_where_nothing_can_be_noted(program: Path, tmp_path: Path) -> None:
+    """As often as there are nodes then: what is sent without compression is the right program, too."""
+    verify(program, tmp_path / "no such folder")
+    with pytest.raises(ValueError, match=f"kubelet has the SHA-256 {WANTED}"):
+        verify(program, tmp_path / "no such folder", "0" * 64)
+
+
+def test_program_that_is_missing_is_named(tmp_path: Path, ours: Path) -> None:
+    """With the SHA-256 by which the right one is found; nothing of it is remembered."""
+    with pytest.raises(ValueError, match=f"kubectl doesn't exist; it should have the SHA-256 {WANTED}"):
+        verify(tmp_path / "kubectl", ours)
+    assert unfinished(ours) == []
+
+
+def test_no_task_reads_the_programs_for_each_node() -> None:
+    """On this machine, a task for each node would hash the same files as often as there are nodes."""
+    (copy,) = tasks("stage_from_folder")
+    assert "staged_program" in copy and "delegate_to" not in copy
 
 
 def test_another_program_is_not_sent(program: Path, ours: Path) -> None:
@@ -104,7 +147,7 @@ def test_a_node_does_not_wait_for_ever_for_the_compression_by_another(program: P
     """The process for another node may hang."""
     with (ours / f"program-{WANTED}.gz.lock").open("w") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
-        with pytest.raises(TimeoutError, match="another process compresses it"):
+        with pytest.raises(TimeoutError, match="another process reads or compresses it"):
             compressed(program, ours, seconds=-1)
 
 

@@ -1,4 +1,5 @@
-"""Ansible action: send a program to a node in compressed form. It is compressed once for all nodes of a run.
+"""Ansible action: send a program to a node in compressed form. It is verified and compressed once for all nodes of a
+run; check mode only verifies it.
 
 ssh's own compression is done again for each node, and takes as long as all the rest of the staging.
 """
@@ -11,6 +12,7 @@ import os
 import shutil
 import time
 import zlib
+from collections.abc import Callable
 from typing import Any
 
 from ansible import constants  # type: ignore[import-untyped]
@@ -18,7 +20,7 @@ from ansible.errors import AnsibleActionFail  # type: ignore[import-untyped]
 from ansible.plugins.action import ActionBase  # type: ignore[import-untyped]
 
 _SECONDS = 300
-"""How long a program may take to be compressed, by this process or by the one for another node."""
+"""How long a program may take to be verified and compressed, by this process or by the one for another node."""
 
 _POLL_SECONDS = 0.1
 
@@ -38,11 +40,18 @@ class ActionModule(ActionBase):  # type: ignore[misc] # Ansible has no types
         """Send the program, and have the node unpack it."""
         super().run(tmp, task_vars)
         src, dest, sha256 = (self._task.args[name] for name in ("src", "dest", "sha256"))
+        # Ansible's own temporary folder: private, one for all nodes of a run, and removed at its end.
+        ours, deadline = constants.DEFAULT_LOCAL_TMP, time.monotonic() + _SECONDS
         try:
-            # Ansible's own temporary folder: private, one for all nodes of a run, and removed at its end.
-            packed = compressed(src, sha256, constants.DEFAULT_LOCAL_TMP, time.monotonic() + _SECONDS)
+            verify(src, sha256, ours, deadline)
+        except (OSError, ValueError) as error:
+            raise _refused(error) from error
+        if self._task.check_mode:
+            return {"changed": False}
+        try:
+            packed = compressed(src, sha256, ours, deadline)
         except ValueError as error:
-            raise AnsibleActionFail(f"{error} No program of the node was changed.") from error
+            raise _refused(error) from error
         except OSError as error:
             answer = self._copy(src, dest, task_vars)
             answer.setdefault("warnings", []).append(f"{src} is sent without compression: {error}")
@@ -79,35 +88,84 @@ class ActionModule(ActionBase):  # type: ignore[misc] # Ansible has no types
         return answer
 
 
+def verify(src: str, sha256: str, folder: str, deadline: float) -> None:
+    """Raises ValueError if there is no such program, or another one; OSError if it can't be read.
+
+    Of processes that ask, the first reads it, and leaves the answer in `folder`. `deadline` is of `time.monotonic`: a
+    process that would have to wait longer for it reads the program itself.
+    """
+    if not os.path.isfile(src):
+        raise ValueError(f"{src} doesn't exist; it should have the SHA-256 {sha256}.")
+    path = hashlib.sha256(os.fsencode(os.path.abspath(src))).hexdigest()
+    try:
+        known = _once(os.path.join(folder, f"program-{path}.sha256"), deadline, lambda to: _note_digest(src, to))
+        with open(known) as file:
+            found = file.read()
+    except OSError:
+        found = _digest(src)
+    if found != sha256:
+        raise _other(src, found, sha256)
+
+
 def compressed(src: str, sha256: str, folder: str, deadline: float) -> str:
     """The path in `folder` of a program in gzip's format. Of processes that ask for one, the first compresses it.
 
     `deadline` is of `time.monotonic`. Raises OSError if it can't be compressed here, or not until then; ValueError if
     it is another program than the one with that SHA-256.
     """
-    packed = os.path.join(folder, f"program-{sha256}.gz")
-    with open(f"{packed}.lock", "w") as lock:
+
+    def make(to: str) -> None:
+        _leave_room(src, folder)
+        _compress(src, sha256, to, deadline)
+
+    return _once(os.path.join(folder, f"program-{sha256}.gz"), deadline, make)
+
+
+def _once(path: str, deadline: float, make: Callable[[str], None]) -> str:
+    """The path of a file that the first of several processes makes."""
+    with open(f"{path}.lock", "w") as lock:
         _wait_for(lock.fileno(), deadline)
-        if not os.path.exists(packed):
-            _leave_room(src, folder)
+        if not os.path.exists(path):
             try:
-                _compress(src, sha256, f"{packed}.part", deadline)
-                os.rename(f"{packed}.part", packed)
+                make(f"{path}.part")
+                os.rename(f"{path}.part", path)
             finally:
-                if os.path.exists(f"{packed}.part"):
-                    os.unlink(f"{packed}.part")
-    return packed
+                if os.path.exists(f"{path}.part"):
+                    os.unlink(f"{path}.part")
+    return path
 
 
 def _wait_for(lock: int, deadline: float) -> None:
-    """Returns once no other process compresses the program. A lock ends with its process."""
+    """Returns once no other process is at it. A lock ends with its process."""
     while True:
         try:
             return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() > deadline:
-                raise TimeoutError("another process compresses it, and takes too long") from None
+                raise TimeoutError("another process reads or compresses it, and takes too long") from None
             time.sleep(_POLL_SECONDS)
+
+
+def _note_digest(src: str, to: str) -> None:
+    with open(to, "w") as file:
+        file.write(_digest(src))
+
+
+def _digest(src: str) -> str:
+    digest = hashlib.sha256()
+    with open(src, "rb") as program:
+        for block in iter(lambda: program.read(_AT_ONCE), b""):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _refused(error: Exception) -> Exception:
+    refused: Exception = AnsibleActionFail(f"{str(error).rstrip('.')}. No program of the node was changed.")
+    return refused
+
+
+def _other(src: str, found: str, sha256: str) -> ValueError:
+    return ValueError(f"{src} has the SHA-256 {found} instead of {sha256}.")
 
 
 def _leave_room(src: str, folder: str) -> None:
@@ -127,4 +185,4 @@ def _compress(src: str, sha256: str, to: str, deadline: float) -> None:
             file.write(packer.compress(block))
         file.write(packer.flush())
     if digest.hexdigest() != sha256:
-        raise ValueError(f"{src} has the SHA-256 {digest.hexdigest()} instead of {sha256}.")
+        raise _other(src, digest.hexdigest(), sha256)
