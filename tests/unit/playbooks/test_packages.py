@@ -1,0 +1,170 @@
+"""Packages of a node: each repository is asked once for an upgrade, before the node is drained."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.playbooks.node_role import complaint, task, template
+
+NAMES = ["kubelet", "kubeadm", "kubectl"]
+MADISON = "\n".join(
+    f"{name:>10} | {version} | https://pkgs.k8s.io/core:/stable:/v1.37/deb  Packages"
+    for name in NAMES
+    for version in ("1.37.10-1.1", "1.37.1-1.2", "1.37.1-1.1", "1.36.3-1.1")
+)
+FACTS: dict[str, Any] = {
+    "node_kubernetes_version": "v1.37.1",
+    "node_source": {"kind": "packages"},
+    "node_machine": {"stdout": "x86_64"},
+    "node_to_swap": NAMES,
+    "node_installed": dict.fromkeys(NAMES, "1.36.3-1.1"),
+    "node_madison": {"stdout": MADISON},
+    "node_keep": [{"key": name, "value": "1.36.3-1.1"} for name in NAMES],
+    "ansible_check_mode": False,
+}
+_APT = """#!/bin/sh
+echo "apt-get $*" >> "$LOG"
+test "$1" = download || exit 0
+test ! -e "$LOG.stale" || { rm "$LOG.stale"; exit 100; }
+for each; do
+  case $each in *::*) ;; *=*) echo "$each" > "${each%%=*}_${each#*=}_amd64.deb" ;; esac
+done
+"""
+_DPKG = """#!/bin/sh
+echo "dpkg-deb $*" >> "$LOG"
+name=${2%%_*}
+mkdir -p "$3/usr/bin" && echo "program of $2" > "$3/usr/bin/$name"
+"""
+
+
+class Node:
+    """A folder of staged programs, with an apt that notes how it is run."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.log, programs = folder / "staged", folder / "log", folder / "bin"
+        for each in (self.folder, programs):
+            each.mkdir()
+        for name, text in (("apt-get", _APT), ("dpkg-deb", _DPKG)):
+            (programs / name).write_text(text)
+            (programs / name).chmod(0o755)
+        self._environment = {"PATH": f"{programs}:{os.environ['PATH']}", "LOG": str(self.log)}
+
+    def run(self, file: str, name: str, **facts: Any) -> int:
+        """The exit code of a task's shell."""
+        text = template(task(file, name)["ansible.builtin.shell"]["cmd"], **{**FACTS, **facts})
+        return subprocess.run(["/bin/sh", "-c", text], cwd=self.folder, env=self._environment, check=False).returncode
+
+    def download(self) -> int:
+        """As `stage-node.yml`."""
+        return self.run("download_packages", "Download the packages, and extract the programs")
+
+    def staged(self, **facts: Any) -> bool:
+        """What `upgrade-node.yml` finds."""
+        return self.run("stage_from_packages", "Check whether the packages are staged", **facts) == 0
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    """With nothing staged."""
+    return Node(tmp_path)
+
+
+def test_all_packages_are_downloaded_at_once(node: Node) -> None:
+    """One process of apt, with the newest revision of the version: 1.37.10 is another one."""
+    (node.folder / "kubelet_1.37.1-1.0_amd64.deb").touch()  # an earlier revision, which must not be installed beside it
+    assert node.download() == 0
+    wanted = " ".join(f"{name}=1.37.1-1.2" for name in NAMES)
+    first, *others = node.log.read_text().splitlines()
+    assert first == f"apt-get download --quiet -o APT::Sandbox::User=root {wanted}"
+    assert len(others) == 3 and all(line.startswith("dpkg-deb --extract") for line in others)
+    packages = {f"{name}_1.37.1-1.2_amd64.deb" for name in NAMES}
+    assert {path.name for path in node.folder.iterdir()} == {*NAMES, *packages, "packages.sha256"}
+    assert (node.folder / "kubelet").read_text() == "program of kubelet_1.37.1-1.2_amd64.deb\n"
+
+
+def test_staged_packages_are_not_downloaded_again(node: Node) -> None:
+    """By the time of the upgrade the node is drained: nothing waits for a repository."""
+    assert not node.staged()
+    node.download()
+    assert node.staged() and node.staged(node_to_swap=["kubelet"])
+    condition = task("stage_from_packages", "Get the packages")["when"]
+    asked = [
+        template("{{ " + condition + " }}", **FACTS, node_packages_staged=found) for found in ({"rc": 0}, {"rc": 1})
+    ]
+    assert asked == [False, True]
+    assert template("{{ " + condition + " }}", **FACTS, node_packages_staged={"skipped": True}), "check mode"
+
+
+def _cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:5])
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda folder: _cut(folder / "kubeadm_1.37.1-1.2_amd64.deb"),
+        lambda folder: (folder / "kubectl").unlink(),
+        lambda folder: (folder / "packages.sha256").write_text(""),
+        lambda folder: (folder / "packages.sha256").unlink(),
+    ],
+)
+def test_what_was_interrupted_is_downloaded_again(node: Node, damage: Callable[[Path], object]) -> None:
+    """A node that lost power may have a part of a file, or empty files, or none."""
+    node.download()
+    damage(node.folder)
+    assert not node.staged()
+    assert node.download() == 0 and node.staged()
+
+
+@pytest.mark.parametrize("facts", [{"node_to_swap": [*NAMES, "cri-tools"]}, {"node_kubernetes_version": "v1.37.10"}])
+def test_other_packages_are_not_staged(node: Node, facts: dict[str, Any]) -> None:
+    """One more than was staged; and another version whose name begins like this one's."""
+    node.download()
+    assert not node.staged(**facts)
+
+
+def test_download_that_fails_stages_nothing(node: Node) -> None:
+    """The repository is away."""
+    Path(f"{node.log}.stale").touch()
+    assert node.download() != 0
+    assert not node.staged()
+
+
+def test_installed_packages_are_kept_by_one_download(node: Node) -> None:
+    """Lists of packages that are too old for it are updated, and else not."""
+    name = "Download the packages that are installed now"
+    packages = " ".join(f"{each}=1.36.3-1.1" for each in NAMES)
+    download = f"apt-get download --quiet -o APT::Sandbox::User=root {packages}"
+    assert node.run("keep_packages", name) == 0
+    assert node.log.read_text().splitlines() == [download]
+    Path(f"{node.log}.stale").touch()
+    assert node.run("keep_packages", name) == 0
+    assert node.log.read_text().splitlines()[1:] == [download, "apt-get update --quiet -o Acquire::Retries=3", download]
+
+
+@pytest.mark.parametrize(
+    ("item", "installed", "complains"),
+    [("kubelet", "1.36.3-1.1", False), ("kubelet", "1.36.2-1.1", True), ("cri-tools", "1.36.3-1.1", True)],
+)
+def test_both_versions_have_to_be_there(item: str, installed: str, complains: bool) -> None:
+    """Of this package: another one's version is none of it."""
+    said = complaint(
+        "download_packages",
+        "Check that the repositories have the new and the installed version",
+        **{**FACTS, "item": item, "node_installed": {item: installed}},
+    )
+    assert (f"apt lacks the package {item} 1.37.1-*" in said) == complains
+
+
+@pytest.mark.parametrize(("found", "updates"), [({"rc": 0}, False), ({"skipped": True}, True), (None, True)])
+def test_lists_of_packages_are_updated_once_in_a_playbook(found: dict[str, Any] | None, updates: bool) -> None:
+    """For the kubelet's packages and containerd's."""
+    condition = task("runtime_stage_packages", "Update the lists of packages")["when"]
+    facts = {**FACTS, **({"node_lists": found} if found else {})}
+    assert template("{{ " + condition + " }}", **facts) is updates
