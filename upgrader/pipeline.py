@@ -10,7 +10,7 @@ from upgrader.model.outcome import Verdict
 from upgrader.model.release import RestorePoint
 from upgrader.model.settings import GatePolicy
 
-__all__ = ["IDEMPOTENT", "Gate", "GateRun", "Inspection", "Pipeline", "PipelineStep", "Step", "StepInspector"]
+__all__ = ["IDEMPOTENT", "Beside", "Gate", "GateRun", "Inspection", "Pipeline", "PipelineStep", "Step", "StepInspector"]
 
 
 class Gate(Protocol):
@@ -97,6 +97,29 @@ class StepInspector(Protocol):
         ...
 
 
+class Beside(Protocol):
+    """Work that a step leaves to be done beside the next ones, and without which a later step must not begin.
+
+    It may be done before that step, and is completed then in any case, in whichever process the run was begun.
+    """
+
+    @property
+    def needed_by(self) -> str:
+        """The name of the step that begins only once all of it is done."""
+        ...
+
+    def complete(self, note: Callable[[str], None], check: Callable[[], None]) -> None:
+        """Wait for what is being done, do the rest, and prove that all is done. Raises UpgraderError.
+
+        `check` is called each second of the wait, and ends it by raising Interrupted.
+        """
+        ...
+
+    def end(self, *, wait: bool) -> None:
+        """Begin no more of it. `wait` for what was begun, for some seconds."""
+        ...
+
+
 class _Idempotent:
     """For a step that can be repeated from any state, and whose work ends with its process."""
 
@@ -140,6 +163,8 @@ class PipelineStep:
     """Whether it may change whom kube-apiserver accepts, or the credentials of a client; False for one that changes
     nodes alone: a kubelet that can't log in leaves its node NotReady.
     """
+    beside: Beside | None = None
+    """What it leaves to be done beside the next steps."""
     groups: frozenset[str] = frozenset()
     """The groups of StatefulSets (`NAMESPACE/GROUP`) that guard may roll out while this step is active."""
 

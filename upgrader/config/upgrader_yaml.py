@@ -251,12 +251,13 @@ class ChecksSection(_Model):
 
 
 class ImagesSection(_Model):
-    """The images of what a run installs or changes: they are on the nodes before anything changes."""
+    """The images of what a run installs or changes: they are on the nodes before the step that needs them."""
 
     pull: bool = Field(
         default=ImageSettings.pull,
         description="Whether nodes pull missing images first, in the step `images`. If that fails, the run ends with "
-        "nothing changed.",
+        "nothing changed. Of many workers, only the first ones pull what is needed after kube-apiserver; the others do "
+        "while it is replaced. If that fails, the next step isn't begun, and the run rolls back.",
     )
     deadline: Duration = Field(
         default=ImageSettings.deadline_seconds,

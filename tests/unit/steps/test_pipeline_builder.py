@@ -223,6 +223,19 @@ def test_images_come_first() -> None:
     assert names(builder().upgrade(with_images("unchanged"))) == ["kubernetes"]
 
 
+@pytest.mark.parametrize("resumed", [None, ("images", "kube-apiserver", "kubernetes")])
+def test_step_behind_kube_apiserver_begins_once_all_nodes_have_their_images(resumed: tuple[str, ...] | None) -> None:
+    """Also in the process that resumes the run; not where the site sees to the images itself."""
+    both = Plan(OLD, NEW, (planned("kube-apiserver", "upgrade"), *with_images("upgrade").steps))
+    on = builder()
+    beside = {item.step.name: item.beside for item in on.upgrade(both, resumed).steps}
+    assert list(beside) == ["images", "kube-apiserver", "kubernetes"]
+    assert beside["images"] is not None and beside["images"].needed_by == "kubernetes"
+    assert beside["kube-apiserver"] is beside["kubernetes"] is None
+    off = replace(on, settings=replace(on.settings, images=ImageSettings(pull=False)))
+    assert not any(item.beside for item in off.upgrade(both).steps)
+
+
 def test_images_can_be_left_to_the_site() -> None:
     """`images.pull: false`; but a run that is resumed keeps the steps that it began with."""
     on = builder()

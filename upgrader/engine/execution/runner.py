@@ -53,7 +53,7 @@ from upgrader.model.event import (
 )
 from upgrader.model.outcome import RunOutcome
 from upgrader.model.release import RECOVERED_RELEASE, RestorePoint
-from upgrader.pipeline import GateRun, Pipeline, PipelineStep, Step
+from upgrader.pipeline import Beside, GateRun, Pipeline, PipelineStep, Step
 from upgrader.ports import Clock, Kube, Recovery, Reporter
 
 __all__ = ["REPLACEMENTS", "RunResult", "Runner"]
@@ -129,6 +129,7 @@ class Runner:
             admitted=lambda: continuity is not None and continuity.pods_were_admitted,
         )
         self._state = RunState()
+        self._beside: tuple[Beside, ...] = ()
         self._told_to_stop = False
         self._overdue = False
         """Whether the last failed step has already waited too long for the API."""
@@ -146,6 +147,14 @@ class Runner:
         return self._work(pipeline, why)
 
     def _work(self, pipeline: Pipeline, first: Event) -> RunResult:
+        self._beside = tuple(item.beside for item in pipeline.steps if item.beside is not None)
+        try:
+            return self._act(pipeline, first)
+        finally:
+            for each in self._beside:
+                each.end(wait=True)
+
+    def _act(self, pipeline: Pipeline, first: Event) -> RunResult:
         started = self._clock.monotonic()
         items = {item.step.name: item for item in pipeline.steps}
         self._emit(first)
@@ -201,6 +210,8 @@ class Runner:
                 found = "its change is in place; checking its gates again"
                 self._forward(item, lambda _: self._emit(StepInspected(item.step.name, True, found)))
             case Undo():
+                for each in self._beside:
+                    each.end(wait=False)  # the way back doesn't wait for what only the way forward needs
                 self._undo(item, interrupted=action.interrupted)
 
     def _approve(self, item: PipelineStep) -> None:
@@ -254,6 +265,12 @@ class Runner:
         return None
 
     def _begin(self, item: PipelineStep, began: float) -> None:
+        for each in self._beside:
+            if each.needed_by == item.step.name:
+                each.complete(self._note, self._end_if_asked)
+                # That may have taken minutes, and nothing of this step is begun.
+                self._confirm_lock()
+                self._end_if_asked()
         if item.may_begin is not None:
             item.may_begin()
         point = item.step.capture()
@@ -274,6 +291,10 @@ class Runner:
         step = item.watched(self._end_if_lost) if item.watched else item.step
         revision = step.apply(self._note)
         self._emit(StepApplied(item.step.name, self._clock.monotonic() - began, revision or 0))
+
+    def _end_if_asked(self) -> None:
+        """Raise Interrupted where the run was asked to stop, or another process has the lock: a step is not begun."""
+        self._stop.check(safe=True)
 
     def _end_if_lost(self) -> None:
         """Raise Interrupted where another process has the cluster's lock: it may be working on the same step.

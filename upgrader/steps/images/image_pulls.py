@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -86,18 +86,26 @@ class ImagePulls:
     clock: Clock
     settings: ImageSettings
     note: Callable[[str], None]
+    ended: Callable[[], bool] = lambda: False
+    """Whether the nodes that haven't pulled yet are not to be asked any more."""
+    requests_at_once: int = _REQUESTS_AT_ONCE
 
-    def run(self, nodes: Mapping[str, tuple[PullerPod, ...]]) -> list[tuple[str, ImageStatus]]:
-        """What each node says of each image, by its name. Raises StepFailed when one can't be pulled.
+    def run(
+        self,
+        nodes: Mapping[str, tuple[PullerPod, ...]],
+        at_once: int,
+        found: Callable[[str, Collection[ImageStatus]], None],
+    ) -> None:
+        """Calls `found` with the name of each node that has its images, and what it says of each. Raises StepFailed
+        when one can't be pulled.
 
-        A node that goes away meanwhile, or has no place for the pod, is noted, and says nothing.
-        Leaves no pod behind, but where the API doesn't answer: `remove_pullers` finds those.
+        `at_once`: how many nodes pull at the same time. A node that goes away meanwhile, or has no place for the pod,
+        is noted, and says nothing. Leaves no pod behind, but where the API doesn't answer: `remove_pullers` finds it.
         """
-        waiting, active, done = list(nodes.items())[::-1], dict[str, _NodePull](), list[tuple[str, ImageStatus]]()
-        at_once = self.settings.at_once(len(nodes))
+        waiting, active = list(nodes.items())[::-1], dict[str, _NodePull]()
         noted = looked = self.clock.monotonic()
         try:
-            while waiting or active:
+            while (waiting or active) and not self.ended():
                 begun = []
                 while waiting and len(active) < at_once:
                     node, pods = waiting.pop()
@@ -109,7 +117,8 @@ class ImagePulls:
                 read = self._read(active)
                 looked = self.clock.monotonic()
                 ended = [pull for pull in active.values() if not pull.missing() and pull.last]
-                done += [(pull.node, status) for pull in ended for status in pull.last.values()]
+                for pull in ended:
+                    found(pull.node, pull.last.values())
                 self._end(ended, active)
                 self._fail_late(active, read=read)
                 skipped = [pull for pull in active.values() if pull.skipped]
@@ -121,13 +130,13 @@ class ImagePulls:
                     self.note(_progress(len(nodes) - len(waiting) - len(active), len(nodes), active.values()))
         finally:
             self._end(list(active.values()), active)
-        return done
 
     def _create(self, pulls: list[_NodePull]) -> None:
         """Those of many nodes together; what doesn't succeed at once is tried again one after the other."""
         seconds = self.settings.deadline_seconds + _LEFT_BEHIND_SECONDS
         pods = [pod for pull in pulls for pod in pull.pods]
-        again = {pod.name for pod, _ in _failing(pods, lambda pod: self._create_one(pod, seconds))}
+        failing = _failing(pods, lambda pod: self._create_one(pod, seconds), self.requests_at_once)
+        again = {pod.name for pod, _ in failing}
         for pull in pulls:
             if left := [pod for pod in pull.pods if pod.name in again]:
                 pull.begun = self.clock.monotonic()
@@ -138,7 +147,7 @@ class ImagePulls:
 
         def pause(error: Exception) -> float | None:
             lasts = not isinstance(error, ApiUnavailable) and self.clock.monotonic() - begun >= _GIVE_UP_SECONDS
-            return _RETRY_SECONDS if may_be_repeated(error) and not lasts else None
+            return _RETRY_SECONDS if may_be_repeated(error) and not lasts and not self.ended() else None
 
         for pod in pods:
             try:
@@ -153,6 +162,8 @@ class ImagePulls:
                 raise StepFailed(f"{what}: {error.message}", remedy=_ADMISSION_REMEDY) from error
 
     def _create_one(self, pod: PullerPod, seconds: float) -> None:
+        if self.ended():
+            return  # a hundred requests take a while
         try:
             self.kube.create(PODS, manifest(pod, seconds=seconds), pod.namespace)
         except ApiError as error:
@@ -264,7 +275,8 @@ class ImagePulls:
 
     def _end(self, pulls: list[_NodePull], active: dict[str, _NodePull]) -> None:
         """Remove the pods of these nodes, and wait for them no more."""
-        _remove(self.kube, [(pod.namespace, pod.name) for pull in pulls for pod in pull.pods], self.note)
+        pods = [(pod.namespace, pod.name) for pull in pulls for pod in pull.pods]
+        _remove(self.kube, pods, self.note, self.requests_at_once)
         for pull in pulls:
             del active[pull.node]
 
@@ -275,13 +287,15 @@ def remove_pullers(kube: Kube, note: Callable[[str], None]) -> None:
     _remove(kube, [(each["namespace"], each["name"]) for each in left], note)
 
 
-def _remove(kube: Kube, pods: Sequence[tuple[str, str]], note: Callable[[str], None]) -> None:
+def _remove(
+    kube: Kube, pods: Sequence[tuple[str, str]], note: Callable[[str], None], at_once: int = _REQUESTS_AT_ONCE
+) -> None:
     """Each (namespace, name)."""
-    for (namespace, name), error in _failing(pods, lambda pod: kube.delete(PODS, pod[1], pod[0])):
+    for (namespace, name), error in _failing(pods, lambda pod: kube.delete(PODS, pod[1], pod[0]), at_once):
         note(f"pod {namespace}/{name} could not be deleted; the next run deletes it: {error.message}")
 
 
-def _failing(items: Sequence[_T], request: Callable[[_T], None]) -> list[tuple[_T, ApiError]]:
+def _failing(items: Sequence[_T], request: Callable[[_T], None], at_once: int) -> list[tuple[_T, ApiError]]:
     """Make one request for each item, a few at a time; those that were not answered, or refused, and why."""
 
     def failure(item: _T) -> ApiError | None:
@@ -293,7 +307,7 @@ def _failing(items: Sequence[_T], request: Callable[[_T], None]) -> list[tuple[_
 
     if not items:
         return []
-    with ThreadPoolExecutor(min(_REQUESTS_AT_ONCE, len(items))) as pool:
+    with ThreadPoolExecutor(min(at_once, len(items))) as pool:
         return [(item, error) for item, error in zip(items, pool.map(failure, items), strict=True) if error]
 
 

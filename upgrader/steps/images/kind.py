@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from upgrader.gates.node_health import unreachable_nodes
 from upgrader.pipeline import PipelineStep
@@ -24,7 +24,8 @@ class ImagesKind(OwnKind):
         """Where the plan needs any; a run that is resumed keeps what it began with."""
         context, resumed, bundle = self.context, start.resumed, start.bundle
         settings = context.settings.images
-        images = PullImagesStep.of(plan, context.tools.kube, context.tools.clock, settings)
+        controllers = [host.name for host in context.cluster.controllers]
+        images = PullImagesStep.of(plan, context.tools.kube, context.tools.clock, settings, controllers)
         if images is None:
             return
         if resumed is not None and ImportImagesStep.NAME in resumed and bundle is None:
@@ -34,7 +35,7 @@ class ImagesKind(OwnKind):
             nodes = (*context.cluster.controllers, *context.cluster.workers)
             yield preparing(ImportImagesStep(images.planned, bundle, context.tools.hosts, nodes, settings, self._down))
         if settings.pull if resumed is None else images.name in resumed:
-            yield preparing(images)
+            yield replace(preparing(images), beside=images.later)
 
     def _down(self) -> frozenset[str]:
         """The workers that are down, and were when the run began: of the others, an import has to tell."""

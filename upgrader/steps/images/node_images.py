@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from upgrader.model.found_images import FoundImages, listed_images
@@ -12,15 +13,18 @@ from upgrader.model.pod_placement import may_run_on
 from upgrader.ports import KubeObject
 from upgrader.steps.images.planned_images import PlannedPods
 
-__all__ = ["NodeNeeds", "needs_of", "not_ready"]
+__all__ = ["KINDS", "NodeNeeds", "needs_of", "not_ready"]
+
+KINDS = ("architecture", "osImage", "containerRuntimeVersion")
+"""What of `nodeInfo` can make a difference to whether an image can be pulled, and to its digest."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class NodeNeeds:
     """What a node still needs: the workloads' pods, with the images that it doesn't list."""
 
     node: KubeObject
-    """Only its name and its `nodeInfo`: of thousands of nodes, the images that they list are not kept."""
+    """Only its name, its UID and what `KINDS` names: of a thousand nodes, more isn't kept."""
     pods: tuple[PlannedPods, ...]
 
     @property
@@ -43,13 +47,20 @@ def needs_of(node: KubeObject, planned: Iterable[PlannedPods], found: FoundImage
                 found.add(image.name, node, listed.get(full_name(image.name), ()))
         missing = tuple(image for image in each.images if _always(image) or full_name(image.name) not in listed)
         if missing:
-            pods.append(replace(each, images=missing))
+            pods.append(each if missing == each.images else replace(each, images=missing))
     return NodeNeeds(_brief(node), tuple(pods))
 
 
 def _brief(node: KubeObject) -> KubeObject:
     info = (node.get("status") or {}).get("nodeInfo") or {}
-    return {"metadata": {"name": node["metadata"]["name"]}, "status": {"nodeInfo": info}}
+    meta = {key: node["metadata"].get(key, "") for key in ("name", "uid")}
+    return {"metadata": meta, "status": _status(*(str(info.get(part) or "") for part in KINDS))}
+
+
+@lru_cache(maxsize=64)
+def _status(*parts: str) -> KubeObject:
+    """One for all nodes of a kind: a run has them for as long as its nodes pull."""
+    return {"nodeInfo": dict(zip(KINDS, parts, strict=True))}
 
 
 def not_ready(node: KubeObject) -> bool:

@@ -41,6 +41,8 @@ class PlannedPods:
     """The pods' spec, which says on which nodes they may run."""
     own_secrets: tuple[str, ...] = ()
     """Those of `pull_secrets` that the plan itself brings: at first they may not be there."""
+    step: str = ""
+    """The name of the step that starts them; "" for etcd's members."""
 
 
 def planned_pods(plan: Plan) -> tuple[PlannedPods, ...]:
@@ -51,15 +53,16 @@ def planned_pods(plan: Plan) -> tuple[PlannedPods, ...]:
     """
     changed = [step for step in planned_of(plan, PlannedRelease) if step.action != "unchanged"]
     objects = [
-        (step.spec.namespace, item, before.get(key, {}).get("spec") == item.get("spec"))
+        (step, item, before.get(key, {}).get("spec") == item.get("spec"))
         for step in changed
         for before in (objects_in(step.before),)
         for key, item in objects_in(step.after).items()
     ]
-    accounts = {_place(item, home): _secrets(item) for home, item, _ in objects if item["kind"] == "ServiceAccount"}
-    secrets = {_place(item, home) for home, item, _ in objects if item["kind"] == "Secret"}
+    brought = [(_place(item, step.spec.namespace), item) for step, item, _ in objects]
+    accounts = {place: _secrets(item) for place, item in brought if item["kind"] == "ServiceAccount"}
+    secrets = {place for place, item in brought if item["kind"] == "Secret"}
     members = (_members(step) for step in planned_of(plan, PlannedEtcd) if step.members)
-    return (*members, *_pods([(home, item) for home, item, stays in objects if not stays], accounts, secrets))
+    return (*members, *_pods([(step, item) for step, item, stays in objects if not stays], accounts, secrets))
 
 
 def _members(step: PlannedEtcd) -> PlannedPods:
@@ -75,11 +78,11 @@ def _members(step: PlannedEtcd) -> PlannedPods:
 
 
 def _pods(
-    objects: list[tuple[str, Manifest]],
+    objects: list[tuple[PlannedRelease, Manifest]],
     accounts: Mapping[tuple[str, str], tuple[str, ...]],
     secrets: set[tuple[str, str]],
 ) -> Iterator[PlannedPods]:
-    for default, item in objects:
+    for step, item in objects:
         if (item.get("spec") or {}).get("replicas") == 0:
             continue  # it starts no pod; its image is pulled when it is scaled up
         spec = pod_spec_of(item)
@@ -91,7 +94,7 @@ def _pods(
         )
         if not images:
             continue
-        namespace, name = _place(item, default)
+        namespace, name = _place(item, step.spec.namespace)
         account = str(spec.get("serviceAccountName") or spec.get("serviceAccount") or "default")
         pull = _secrets(spec) or accounts.get((namespace, account), ())
         yield PlannedPods(
@@ -104,6 +107,7 @@ def _pods(
             tuple(images),
             spec,
             tuple(secret for secret in pull if (namespace, secret) in secrets),
+            step.name,
         )
 
 
