@@ -39,6 +39,8 @@ class Processes:
         self.work = work
         self._memory = memory
         self._started: dict[str, subprocess.Popen[bytes]] = {}
+        self._needed: set[str] = set()
+        """Those without which the others' answers say nothing about the data."""
         self._given: dict[str, set[str]] = {}
         """Process → the words of its command, which are not the data's."""
         self._mounted: list[str] = []
@@ -62,8 +64,12 @@ class Processes:
                 return path
         raise Failed(f"image {image} has no program {name}")
 
-    def start(self, name: str, command: list[str], environment: dict[str, str] | None = None) -> None:
-        """Start one, with no other `environment`. Raises Failed if it can't be."""
+    def start(
+        self, name: str, command: list[str], environment: dict[str, str] | None = None, *, needed: bool = False
+    ) -> None:
+        """Start one, with no other `environment`. Raises Failed if it can't be. `needed`: the answers of others say
+        nothing about the data once it has ended.
+        """
         self._given[name] = {part for word in command for part in (*word.split("=", 1), *_BETWEEN.split(word)) if part}
         with open(self._log(name), "wb") as log:
             try:
@@ -77,22 +83,24 @@ class Processes:
                 )
             except OSError as error:
                 raise Failed(f"{name} can't be started: {error.strerror}") from error
+        if needed:
+            self._needed.add(name)
 
     def wait(self, name: str, ready: Callable[[], str], seconds: float) -> str:
         """ "" once it is ready; else why it isn't: its last words, or what it said when time was over. Raises Failed if
-        it was killed, or another one, for which it may wait.
+        it was killed, or another one, for which it may wait, or if one that is needed has ended.
         """
         until = time.monotonic() + seconds
         while True:
             code = self._started[name].poll()
             if code is not None:
-                self.require_unkilled()
+                self.require_unbroken()
                 return f"it exited with code {code}: {self._last_words(name)}"
             missing = ready()
             if not missing:
                 return ""
             if time.monotonic() >= until:
-                self.require_unkilled()
+                self.require_unbroken()
                 return f"after {seconds:.0f} s, {missing}"
             time.sleep(_POLL_SECONDS)
 
@@ -103,12 +111,14 @@ class Processes:
             code = self._started[name].wait(seconds)
         except subprocess.TimeoutExpired:
             raise Failed(f"{name} did not end within {seconds:.0f} s") from None
-        self.require_unkilled()
+        self.require_unbroken()
         if code:
             raise Failed(f"{name} ended with exit code {code}: {self._last_words(name)}")
 
-    def require_unkilled(self, seconds: float = 0.0) -> None:
-        """Raise Failed if one was killed, or is within so many seconds: that says nothing about what it was given."""
+    def require_unbroken(self, seconds: float = 0.0) -> None:
+        """Raise Failed if one was killed, or one that is needed has ended by itself, or does within so many seconds:
+        that says nothing about what it was given.
+        """
         time.sleep(seconds)
         killed = [name for name, process in self._started.items() if process.poll() == -signal.SIGKILL]
         if killed:
@@ -120,6 +130,13 @@ class Processes:
                 "Rehearse where more memory is available; if that doesn't help, this cluster has too much data for a "
                 "rehearsal"
             )
+        for name in sorted(self._needed):
+            code = self._started[name].poll()
+            if code is not None:
+                raise Failed(
+                    f"{name} exited with code {code}, as it does when its disk is full. What the servers said without "
+                    f"it is no result. Its last words: {self._last_words(name)}"
+                )
 
     def peak_bytes(self) -> int:
         """The sum of what each had in memory at most, so far, without files: etcd maps its database, and the kernel

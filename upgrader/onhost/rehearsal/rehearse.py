@@ -90,10 +90,10 @@ def _rehearse(asked: dict[str, Any]) -> dict[str, Any]:
             _restore(asked, processes)
         _check_room(asked)
         found = _served(asked, processes, begun + asked["seconds"])
-        processes.require_unkilled()  # a kube-apiserver without its etcd answers, and refuses everything
+        processes.require_unbroken()  # a kube-apiserver without its etcd answers, and refuses everything
         return {**found, "peak": processes.peak_bytes(), "seconds": round(time.monotonic() - begun, 1)}
     except Failed:
-        processes.require_unkilled(_EXIT_SECONDS)  # which explains that one no longer answers
+        processes.require_unbroken(_EXIT_SECONDS)  # which explains that one no longer answers
         raise
     finally:
         processes.end()
@@ -200,7 +200,7 @@ def _start_etcd(asked: dict[str, Any], processes: Processes, name: str, program:
         "--log-level=error",
     ]
     etcd = Etcd(port)
-    processes.start(f"etcd-{name}", words)
+    processes.start(f"etcd-{name}", words, needed=True)
     missing = processes.wait(f"etcd-{name}", etcd.missing, _START_SECONDS)
     if missing:
         raise Failed(f"the scratch etcd does not serve the copy: {missing}")

@@ -117,6 +117,7 @@ def test_why_a_server_does_not_start_is_told(processes: Processes, tmp_path: Pat
     assert said == "it exited with code 1: unrecognized feature gate: NoSuchGate"
 
 
+EXITED = r"^etcd-target exited with code 3, as it does when its disk is full"
 KILLED = r"was killed \(signal 9\), as the kernel does when memory runs out: it had [\d,]+ MiB, and all .* 2,048 MiB"
 
 
@@ -135,6 +136,15 @@ def test_a_server_that_waits_for_an_etcd_that_was_killed_is_no_finding(processes
         processes.wait("server", lambda: "it is not ready: etcd" if etcd.wait() else "", 0.0)
 
 
+def test_a_server_that_does_not_start_because_its_etcd_has_exited_is_no_finding(processes: Processes) -> None:
+    """Its own last words are of the etcd, and say nothing about the target."""
+    processes.start("etcd-target", ["/bin/sh", "-c", "exit 3"], needed=True)
+    processes._started["etcd-target"].wait(stretched(60))
+    processes.start("server", ["/bin/sh", "-c", "exit 1"])
+    with pytest.raises(Failed, match=EXITED):
+        processes.wait("server", lambda: "it is not ready: etcd", stretched(60))
+
+
 def test_a_tool_that_is_killed_has_run_out_of_memory(processes: Processes) -> None:
     """The exit code of a signal tells no user that."""
     with pytest.raises(Failed, match=f"etcdutl {KILLED}"):
@@ -146,18 +156,20 @@ def test_a_tool_that_is_killed_has_run_out_of_memory(processes: Processes) -> No
     [
         ("kill -9 $$", False, f"etcd-target {KILLED}"),
         ("kill -9 $$", True, f"etcd-target {KILLED}"),
-        ("exit 3", False, "^it no longer answers"),
+        ("exit 3", False, EXITED),
+        ("echo 'panic: no space left' >&2; exit 3", True, EXITED + ".*: panic: no …"),
+        ("exit 0", True, "^etcd-target exited with code 0"),
     ],
 )
-def test_a_server_that_is_killed_while_it_is_asked(
+def test_a_server_whose_etcd_ends_while_it_is_asked(
     how: str, answers: bool, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It no longer answers because of that, which the message says; one that exits by itself is not explained. Where a
-    kube-apiserver still answers without its etcd, with errors, these are no findings.
+    """It no longer answers because of that, which the message says, whether the etcd was killed or exited by itself.
+    Where a kube-apiserver still answers without its etcd, with errors, these are no findings.
     """
 
     def served(_: dict[str, Any], processes: Processes, __: float) -> dict[str, Any]:
-        processes.start("etcd-target", ["/bin/sh", "-c", how])
+        processes.start("etcd-target", ["/bin/sh", "-c", how], needed=True)
         processes._started["etcd-target"].wait(stretched(60))
         if answers:
             return {"findings": [{"what": "update"}]}

@@ -64,11 +64,14 @@ class Asked:
 
 
 def start_etcd(monkeypatch: pytest.MonkeyPatch, asked: Asked) -> int:
-    """The revision that is returned."""
+    """The revision that is returned; without an etcd, nothing is a result."""
     monkeypatch.setattr(Etcd, "_ask", asked)
-    processes: Any = SimpleNamespace(start=lambda *_: None, wait=lambda *_: "")
+    started: list[dict[str, bool]] = []
+    processes: Any = SimpleNamespace(start=lambda *_, **how: started.append(how), wait=lambda *_: "")
     given = {"work": "/work", "servers": {"target": {"prefix": "/other"}}}
-    return rehearse._start_etcd(given, processes, "target", "etcd")
+    revision = rehearse._start_etcd(given, processes, "target", "etcd")
+    assert started == [{"needed": True}]
+    return revision
 
 
 def test_a_scratch_etcd_has_them_below_the_servers_prefix(monkeypatch: pytest.MonkeyPatch) -> None:
