@@ -9,7 +9,7 @@ from upgrader.contract.flags import last_values
 from upgrader.onhost.common.kubelet_process import main_process
 from upgrader.onhost.common.questions import Failed, read
 
-__all__ = ["configuration_file"]
+__all__ = ["configuration_file", "running_flags"]
 
 _KUBEADMS = "/var/lib/kubelet/config.yaml"
 
@@ -20,9 +20,14 @@ def configuration_file(root: str) -> str:
     Only the main process of its systemd unit counts. A process of any container may have the kubelet's name, and name a
     file that its owner has written.
     """
-    number = _main_process()
-    named = (_flags(root, number) if number else {}).get("config", "")
+    named = running_flags(root).get("config", "")
     return named if os.path.isabs(named) else _KUBEADMS
+
+
+def running_flags(root: str) -> Mapping[str, str]:
+    """The flags of the running kubelet, the last one of each name; none if none runs."""
+    number = _main_process()
+    return _flags(root, number) if number else {}
 
 
 def _main_process() -> str:

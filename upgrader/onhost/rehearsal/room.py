@@ -7,15 +7,11 @@ import re
 import shutil
 
 from upgrader.onhost.common.questions import Failed
+from upgrader.onhost.rehearsal.kubelets_share import kubelets_share
 
 __all__ = ["MARGIN_BYTES", "require_disk", "require_memory"]
 
 MARGIN_BYTES = 256 << 20
-_KUBELET, _CONTAINERD = "/var/lib/kubelet", "/var/lib/containerd"
-_NODE_PERCENT, _IMAGE_PERCENT = 10, 15
-"""By default, a kubelet evicts pods where less is free of the disk of its own folder (`nodefs.available`), or of the
-images' disk (`imagefs.available`), also if that is the same one. Then it removes images that no container uses, too.
-"""
 
 
 def require_memory(wanted: int) -> None:
@@ -41,22 +37,9 @@ def require_disk(folder: str, wanted: int) -> None:
         raise Failed(
             f"{folder} has {disk.free >> 20:,} MiB of free space, {(wanted + MARGIN_BYTES) >> 20:,} MiB are needed"
         )
-    percent = _left_free(there)
-    kept = disk.total * percent // 100
-    if percent and disk.free < wanted + kept:
+    share = kubelets_share(there, disk.total)
+    if disk.free < wanted + share.kept:
         raise Failed(
-            f"{folder} has {disk.free >> 20:,} MiB of free space, {(wanted + kept) >> 20:,} MiB are needed: with "
-            f"less than {percent} % free, the kubelet evicts pods"
+            f"{folder} has {disk.free >> 20:,} MiB of free space, {(wanted + share.kept) >> 20:,} MiB are needed: with "
+            f"less than {share.said} free, the kubelet evicts pods, or removes images"
         )
-
-
-def _left_free(folder: str) -> int:
-    """How many percent of the disk of a folder are left to a kubelet; 0 if it has no use for that disk."""
-    if not os.path.isdir(_KUBELET):
-        return 0
-    used = ((_KUBELET, _NODE_PERCENT), (_CONTAINERD, _IMAGE_PERCENT))
-    return max((percent for place, percent in used if os.path.isdir(place) and _on_one_disk(place, folder)), default=0)
-
-
-def _on_one_disk(one: str, other: str) -> bool:
-    return os.stat(one).st_dev == os.stat(other).st_dev

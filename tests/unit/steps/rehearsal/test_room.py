@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from upgrader.onhost.common.questions import Failed
-from upgrader.onhost.rehearsal import room
+from upgrader.onhost.rehearsal import kubelets_share, room
 
 TOTAL = 100 << 30
 
@@ -18,8 +18,19 @@ TOTAL = 100 << 30
 def disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Of 100 GiB, with 14 GiB free, which the kubelet uses, too, and containerd another one."""
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=14 << 30, total=TOTAL))
-    monkeypatch.setattr(room, "_KUBELET", str(tmp_path))
-    monkeypatch.setattr(room, "_CONTAINERD", "/proc")
+    monkeypatch.setattr(kubelets_share, "_FOLDER", str(tmp_path))
+    monkeypatch.setattr(kubelets_share, "_CONTAINERD", "/proc")
+    kubelet(monkeypatch, tmp_path / "missing")
+
+
+def kubelet(monkeypatch: pytest.MonkeyPatch, file: Path, mounts: str = "", **flags: str) -> None:
+    """With this configuration file and these flags, and containers with these mounts."""
+    table = file.parent / "mountinfo"
+    table.write_text(mounts)
+    monkeypatch.setattr(kubelets_share, "_MOUNTS", str(table))
+    monkeypatch.setattr(kubelets_share, "configuration_file", lambda _: str(file))
+    named = {name.replace("_", "-"): value for name, value in flags.items()}
+    monkeypatch.setattr(kubelets_share, "running_flags", lambda _: named)
 
 
 def test_copies_that_would_have_pods_evicted_are_refused(tmp_path: Path) -> None:
@@ -34,13 +45,13 @@ def test_copies_that_would_have_pods_evicted_are_refused(tmp_path: Path) -> None
 @pytest.mark.parametrize("kubelet", ["", "/proc"])
 def test_more_of_the_disk_of_images_is_left(kubelet: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Most nodes have one disk for both, and the higher limit holds; images may have one without the kubelet's."""
-    monkeypatch.setattr(room, "_CONTAINERD", str(tmp_path))
-    monkeypatch.setattr(room, "_KUBELET", kubelet or str(tmp_path))
+    monkeypatch.setattr(kubelets_share, "_CONTAINERD", str(tmp_path))
+    monkeypatch.setattr(kubelets_share, "_FOLDER", kubelet or str(tmp_path))
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=19 << 30, total=TOTAL))
     room.require_disk(str(tmp_path), 4 << 30)
     with pytest.raises(Failed, match="20,480 MiB are needed: with less than 15 % free, the kubelet evicts pods"):
         room.require_disk(str(tmp_path), 5 << 30)
-    monkeypatch.setattr(room, "_KUBELET", "/nowhere")
+    monkeypatch.setattr(kubelets_share, "_FOLDER", "/nowhere")
     room.require_disk(str(tmp_path), 18 << 30)
 
 
@@ -49,7 +60,94 @@ def test_a_disk_that_is_not_the_kubelets_may_be_used(
     kubelet: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is evicted for it: on a disk of etcd's own, and on a host without a kubelet."""
-    monkeypatch.setattr(room, "_KUBELET", kubelet)
+    monkeypatch.setattr(kubelets_share, "_FOLDER", kubelet)
     room.require_disk(str(tmp_path), 13 << 30)
     with pytest.raises(Failed, match="14,336 MiB of free space, 14,592 MiB are needed"):
         room.require_disk(str(tmp_path), 14 << 30)
+
+
+@pytest.mark.parametrize(
+    ("text", "flags", "needed", "said"),
+    [
+        ("evictionHard:\n  memory.available: 5%\n  nodefs.available: 12%\nother: 1\n", {}, "12,288", "12 %"),
+        ('evictionHard:\n  "nodefs.available": "20Gi"  # much\n', {}, "20,480", "20Gi"),
+        ("evictionHard: {memory.available: 100Mi, nodefs.available: 15%}\n", {}, "15,360", "15 %"),
+        ('{"kind":"KubeletConfiguration","evictionHard":{"nodefs.available":"15%"}}', {}, "15,360", "15 %"),
+        (
+            "evictionSoft:\n  # 1%\n\n  nodefs.available: 18%\nevictionHard:\n  nodefs.available: 1%\n",
+            {},
+            "18,432",
+            "18",
+        ),
+        ("# evictionHard:\n#   nodefs.available: 1%\n", {}, "10,240", "10 %"),
+        (
+            "evictionHard:\n  # nodefs.available: 1%\n  memory.available: 1% # nodefs.available: 1%\n",
+            {},
+            "10,240",
+            "10 %",
+        ),
+        ("evictionMinimumReclaim:\n  nodefs.available: 50Gi\n", {}, "10,240", "10 %"),
+        ("evictionHard:\n  nodefs.available: unreadable\n", {}, "10,240", "10 %"),
+        ("", {"eviction_hard": "memory.available<1Gi,nodefs.available<16%"}, "16,384", "16 %"),
+        ("", {"eviction_soft": "nodefs.available<20G"}, "19,073", "20G"),
+    ],
+)
+def test_as_much_is_left_free_as_the_kubelets_own_configuration_wants(
+    text: str, flags: dict[str, str], needed: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In its file, in block or flow style or JSON, or in its flags; what is only a comment, or isn't clear, changes
+    nothing.
+    """
+    file = tmp_path / "config.yaml"
+    file.write_text(text)
+    kubelet(monkeypatch, file, **flags)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=9 << 30, total=TOTAL))
+    with pytest.raises(Failed, match=f" {needed} MiB are needed: with less than {said}"):
+        room.require_disk(str(tmp_path), 0)
+
+
+def test_less_is_left_free_where_the_kubelet_wants_less(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """10 % of a large disk are more than a rehearsal of a small cluster may need to be refused for."""
+    file = tmp_path / "config.yaml"
+    file.write_text("evictionHard:\n  nodefs.available: 1Gi\n")
+    kubelet(monkeypatch, file)
+    room.require_disk(str(tmp_path), 13 << 30)
+    with pytest.raises(Failed, match="14,848 MiB are needed: with less than 1Gi free"):
+        room.require_disk(str(tmp_path), 27 << 29)
+
+
+def test_files_that_are_merged_into_the_kubelets_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--config-dir` names their folder."""
+    more = tmp_path / "more"
+    more.mkdir()
+    (more / "10-disk.conf").write_text("evictionHard:\n  nodefs.available: 14%\n")
+    kubelet(monkeypatch, tmp_path / "config.yaml", config_dir=str(more))
+    with pytest.raises(Failed, match="with less than 14 % free"):
+        room.require_disk(str(tmp_path), 1 << 30)
+
+
+@pytest.mark.parametrize(
+    ("text", "flags", "said"),
+    [
+        ("imageGCHighThresholdPercent: 70\n", {}, "30 %"),
+        ("", {"image_gc_high_threshold": "75"}, "25 %"),
+        ("imageGCHighThresholdPercent: 90\nevictionHard:\n  imagefs.available: 5%\n", {}, "10 %"),
+        ("evictionHard:\n  imagefs.available: 35%\n", {}, "35 %"),
+    ],
+)
+def test_images_are_not_removed_for_a_rehearsal(
+    text: str, flags: dict[str, str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From `imageGCHighThresholdPercent` on, the kubelet removes images that no container uses, such as the target's
+    that were pulled beforehand. containerd's folder may be anywhere: mounts of containers tell where.
+    """
+    file = tmp_path / "config.yaml"
+    file.write_text(text)
+    mounts = (
+        f"1 2 0:3 / /run/x rw - overlay overlay rw,upperdir={tmp_path}/io.containerd.snapshotter.v1.overlayfs/1/fs\n"
+    )
+    kubelet(monkeypatch, file, mounts, root_dir="/proc", **flags)
+    with pytest.raises(Failed, match=f"with less than {said} free"):
+        room.require_disk(str(tmp_path), 5 << 30)
+    kubelet(monkeypatch, file, "", root_dir="/proc", **flags)
+    room.require_disk(str(tmp_path), 5 << 30)
