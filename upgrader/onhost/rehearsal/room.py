@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
+import sys
+from functools import partial
 
 from upgrader.onhost.common.questions import Failed
 from upgrader.onhost.rehearsal.kubelets_share import kubelets_share
@@ -12,6 +15,26 @@ from upgrader.onhost.rehearsal.kubelets_share import kubelets_share
 __all__ = ["MARGIN_BYTES", "require_disk", "require_memory"]
 
 MARGIN_BYTES = 256 << 20
+
+
+def main(given: str) -> None:
+    """`given` is JSON: a `folder`, the disk space (`bytes`) that is needed there, and the `memory` (0: none).
+
+    Prints why that `failed`: all that is missing at once, or {}.
+    """
+    asked = json.loads(given)
+    missing = []  # type: list[str]
+    required = [partial(require_disk, asked["folder"], asked["bytes"])]
+    if asked["memory"]:
+        required.insert(0, partial(require_memory, asked["memory"]))
+    for require in required:
+        try:
+            require()
+        except Failed as error:
+            missing.append(str(error))
+        except OSError as error:
+            missing.append(f"{error.filename or asked['folder']}: {error.strerror or error}")
+    sys.stdout.write(json.dumps({"failed": "; ".join(missing)} if missing else {}) + "\n")
 
 
 def require_memory(wanted: int) -> None:

@@ -4,11 +4,13 @@ or on a host of group `rehearsal`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 
+from upgrader.errors import HostError
 from upgrader.model.cluster import Host
 from upgrader.onhost.sending.sent_program import SentProgram
 from upgrader.ports import Hosts
@@ -22,9 +24,15 @@ from upgrader.steps.rehearsal.rehearsal_host import RehearsalHost
 from upgrader.steps.rehearsal.renewed_lease import renewed_lease
 from upgrader.steps.rehearsal.result import Result, result_of
 from upgrader.steps.rehearsal.servers import Server
-from upgrader.steps.rehearsal.unit import UNIT_SECONDS, asked_of, unit_command
+from upgrader.steps.rehearsal.unit import MEMORY_BYTES, UNIT_SECONDS, asked_of, unit_command
 
 __all__ = ["Rehearsal"]
+
+_COPIES = 4
+"""Of the database: its snapshot, what is restored of it, and that of each version."""
+_SENT_COPIES = 2
+"""Where another machine compares."""
+_ROOM_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -48,6 +56,7 @@ class Rehearsal:
             note(f"{elsewhere.host.name}: checking memory, disk space and images")
             size = max(tools.database_bytes(member) for member in members)
             elsewhere.prepare([member.image for member in members], servers, size)
+        members = self._with_room(tools, members, note)
         with ExitStack() as work:
             member, _, data = prove_any("rehearsal", tools, members, work, note)
             if elsewhere:
@@ -55,6 +64,31 @@ class Rehearsal:
                 return elsewhere.compare(of_member(self.hosts, member, servers, work.close), servers)
             note(f"{member.host.name}: comparing both versions on copies of {data.keys:,} keys")
             return self.compare(member, servers)
+
+    def _with_room(
+        self, tools: EtcdTools, members: Iterable[EtcdMember], note: Callable[[str], None]
+    ) -> list[EtcdMember]:
+        """Those whose controller has room for all that comes, before anything of it is there. Raises HostError if there
+        is none.
+        """
+        program = SentProgram("room", "rehearsal", "the rehearsal's room", _REMEDY)
+        copies, memory = (_SENT_COPIES, 0) if self.on else (_COPIES, MEMORY_BYTES)
+        found, problems = list[EtcdMember](), list[HostError]()
+        for member in members:
+            asked = {
+                "folder": member.work_place,
+                "bytes": copies * tools.database_bytes(member),
+                "memory": memory,
+            }
+            try:
+                program.answer(self.hosts, member.host, json.dumps(asked), seconds=_ROOM_SECONDS)
+                found.append(member)
+            except HostError as error:
+                problems.append(error)
+                note(error.message)
+        if not found:
+            raise problems[0]
+        return found
 
     def compare(self, member: EtcdMember, servers: Mapping[str, Server]) -> Result:
         """Compare them on the data that was restored in the member's work folder, which is used up."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from upgrader.model.audit_log import Requests
 from upgrader.model.cluster import Host
 from upgrader.ports import CommandResult
 from upgrader.steps.backup.etcd_member import EtcdMember
-from upgrader.steps.backup.etcd_tools import DataSummary, SnapshotStatus
+from upgrader.steps.backup.etcd_tools import DataSummary, EtcdTools, SnapshotStatus
 from upgrader.steps.backup.source_member import members_to_ask
 from upgrader.steps.rehearsal import rehearsal
 from upgrader.steps.rehearsal.client_requests import ClientRequests
@@ -43,7 +44,11 @@ class Machine(FakeHosts):
         self.asked: dict[str, Any] = {}
         self.unit: Sequence[str] = ()
         self._answer, self._code = answer, code
+        self.lacking: dict[str, str] = {}
+        """Name of a host → why it has no room."""
+        self.rooms: list[dict[str, Any]] = []
         self.commands["systemd-run"] = self._run
+        self.commands["python3"] = self._room
 
     def _run(self, _: Host, command: Sequence[str], stdin: bytes) -> CommandResult:
         at = command.index("python3")
@@ -51,6 +56,12 @@ class Machine(FakeHosts):
         self.unit, self.asked = command[:at], asked_in(stdin)
         assert b"upgrader.onhost.rehearsal.rehearse" in stdin
         return CommandResult(self._code, json.dumps(self._answer), "")
+
+    def _room(self, host: Host, command: Sequence[str], stdin: bytes) -> CommandResult:
+        assert b"upgrader.onhost.rehearsal.room import main" in stdin
+        self.rooms.append(json.loads(command[-1]))
+        why = self.lacking.get(host.name)
+        return CommandResult(0, json.dumps({"failed": why} if why else {}), "")
 
 
 @pytest.fixture(autouse=True)
@@ -62,6 +73,7 @@ def snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(rehearsal, "members_to_ask", lambda *_: [MEMBER])
     monkeypatch.setattr(rehearsal, "prove_any", prove)
+    monkeypatch.setattr(EtcdTools, "database_bytes", lambda *_: 1000)
 
 
 def test_it_runs_in_a_unit_that_reaches_nothing_and_leaves_nothing() -> None:
@@ -112,6 +124,24 @@ def test_what_can_not_be_done_says_why(answer: dict[str, Any], code: int, why: s
     with pytest.raises(HostError, match=why) as caught:
         Rehearsal(Machine(answer, code), (HOST,)).run(SERVERS, lambda _: None)
     assert "upgrader check --trial" in caught.value.remedy
+
+
+def test_a_controller_without_room_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The snapshot itself, and what is restored of it, take the disk space that its kubelet wants free: so it is told
+    before there is one, and another controller is asked.
+    """
+    other = replace(MEMBER, host=Host("controller-2", "10.0.0.12"))
+    monkeypatch.setattr(rehearsal, "members_to_ask", lambda *_: [MEMBER, other])
+    machine, notes = Machine({"findings": []}), list[str]()
+    machine.lacking["controller-1"] = "3,000 MiB of free space, 4,000 MiB are needed"
+    result = Rehearsal(machine, (HOST, other.host)).run(SERVERS, notes.append)
+    assert result.controller == "controller-2"
+    assert machine.rooms == [{"folder": "/var/lib/etcd/upgrader", "bytes": 4000, "memory": 2 << 30}] * 2
+    assert notes[0] == "controller-1: 3,000 MiB of free space, 4,000 MiB are needed"
+    machine.lacking["controller-2"] = "no memory"
+    monkeypatch.setattr(rehearsal, "prove_any", lambda *_: pytest.fail("a snapshot was taken"))
+    with pytest.raises(HostError, match="controller-1: 3,000 MiB"):
+        Rehearsal(machine, (HOST, other.host)).run(SERVERS, notes.append)
 
 
 def test_without_etcds_data_no_rehearsal_is_possible(monkeypatch: pytest.MonkeyPatch) -> None:

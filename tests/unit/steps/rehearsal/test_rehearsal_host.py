@@ -59,7 +59,9 @@ class Machines(FakeHosts):
         name = stdin.decode().rsplit("upgrader.onhost.rehearsal.", 1)[1].split()[0]
         self.did.append(f"{name} on {host.name}")
         self.asked[name] = json.loads(command[-1])
-        return CommandResult(0, json.dumps({"ready": self._ready, "files_to_send": self.files_to_send}[name]), "")
+        return CommandResult(
+            0, json.dumps({"room": {}, "ready": self._ready, "files_to_send": self.files_to_send}[name]), ""
+        )
 
     def _tar(self, host: Host, command: Sequence[str], _: bytes) -> CommandResult:
         self.did.append(f"tar on {host.name}")
@@ -112,6 +114,7 @@ def test_the_data_is_piped_into_a_unit_of_the_host(snapshot: list[str]) -> None:
     result = rehearse(machines, notes.append)
     assert machines.did == [
         "ready on build-1",
+        "room on controller-1",
         "files_to_send on controller-1",
         "tar on controller-1",
         "rehearse on build-1",
@@ -234,7 +237,11 @@ def test_files_that_can_not_travel_are_refused_before_anything_does() -> None:
     machines.files_to_send = {"failed": f"{ADMISSION} names other files"}
     with pytest.raises(HostError, match=r"controller-1: .* names other files") as caught:
         rehearse(machines)
-    assert "Omit --on" in caught.value.remedy and machines.did == ["ready on build-1", "files_to_send on controller-1"]
+    assert "Omit --on" in caught.value.remedy and machines.did == [
+        "ready on build-1",
+        "room on controller-1",
+        "files_to_send on controller-1",
+    ]
 
 
 @pytest.mark.parametrize("failed", [{"failed": "the cluster's data did not arrive completely"}, {"findings": [{}]}])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -151,3 +152,15 @@ def test_images_are_not_removed_for_a_rehearsal(
         room.require_disk(str(tmp_path), 5 << 30)
     kubelet(monkeypatch, file, "", root_dir="/proc", **flags)
     room.require_disk(str(tmp_path), 5 << 30)
+
+
+def test_all_that_is_missing_is_told_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As the program of a controller that is asked before anything is copied; where another machine compares, it needs
+    no memory.
+    """
+    asked = {"folder": str(tmp_path), "bytes": 5 << 30, "memory": 1 << 60}
+    room.main(json.dumps(asked))
+    said = json.loads(capsys.readouterr().out)["failed"]
+    assert "of memory are available" in said and "; " in said and "15,360 MiB are needed" in said
+    room.main(json.dumps({**asked, "bytes": 1, "memory": 0}))
+    assert json.loads(capsys.readouterr().out) == {}
