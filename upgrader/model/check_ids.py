@@ -298,6 +298,7 @@ WORST_SEVERITY: Mapping[str, Severity] = {
     "rehearsal.parameters": "unknown",
     "rehearsal.stale": "error",
     "rehearsal.start": "error",
+    "rehearsal.status": "error",
     "rehearsal.unfinished": "unknown",
     "rehearsal.unknown": "unknown",
     "rehearsal.unlisted": "unknown",

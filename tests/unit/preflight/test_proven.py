@@ -322,6 +322,7 @@ UNIT_TESTS_ONLY: dict[str, str] = {
     "rehearsal.manifest-gone": "It compares a record of Helm with what two API servers serve.",
     "rehearsal.manifest-unread": "It reads a record of Helm.",
     "rehearsal.nested": "It reads a list, as an API server writes it.",
+    "rehearsal.status": "It needs a stricter validation of a status, which does not tolerate what is stored.",
     "rehearsal.unfinished": "It needs more objects than can be compared in half an hour.",
     "rehearsal.update": "It needs a validation that has become stricter, and does not tolerate what is stored.",
     "rehearsal.version": "It compares what two API servers list; `python -m bench.rehearsal` has it on real ones.",

@@ -40,6 +40,8 @@ class Resource(NamedTuple):
     kind: str
     namespaced: bool
     verbs: tuple[str, ...]
+    status: bool = False
+    """Whether its objects' status is updated by requests of its own (`pods/status`)."""
 
     @property
     def name(self) -> str:
@@ -167,9 +169,12 @@ class Api:
     def resources(self) -> dict[tuple[str, str], list[Resource]]:
         """What can be listed, by group and plural; the version that clients get by default comes first."""
         found: dict[tuple[str, str], list[Resource]] = {}
-        for each in self.all_resources():
+        served = list(self.all_resources())
+        statuses = {(each.api_version, each.plural) for each in served if "update" in each.verbs}
+        for each in served:
             if "/" not in each.plural and "list" in each.verbs:
-                found.setdefault((each.group, each.plural), []).append(each)
+                status = (each.api_version, f"{each.plural}/status") in statuses
+                found.setdefault((each.group, each.plural), []).append(each._replace(status=status))
         return found
 
     def all_resources(self) -> Iterator[Resource]:

@@ -27,7 +27,7 @@ _POLICIES = (
     ("admissionregistration.k8s.io", "mutatingadmissionpolicies"),
 )
 _NOT_SERVED = "it does not serve them, although their CustomResourceDefinition is established"
-_COUNTED = {"read": "read", "update": "updated", "create": "created"}
+_COUNTED = {"read": "read", "update": "updated", "status": "updated", "create": "created"}
 
 
 class _Why(NamedTuple):
@@ -102,7 +102,7 @@ class Comparison:
         before, after = (served(api, custom, self._until) for api in (self._current, self._target))
         for group, plural in sorted(custom - before.keys()):
             self._found.add("unlisted", f"{plural}.{group}", _NOT_SERVED)
-        self._undecided(before)
+        self._undecided(before, skipped)
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             for key in sorted(before.keys() - {_SERVERS_OWN}):
                 name = before[key][0].name
@@ -158,11 +158,17 @@ class Comparison:
                 self._found.add("conversion", name, "", ("", item["metadata"]["name"]))
         return names
 
-    def _undecided(self, served: dict[tuple[str, str], list[Resource]]) -> None:
-        """Note the policies that decide nothing here."""
+    def _undecided(self, served: dict[tuple[str, str], list[Resource]], skipped: set[str]) -> None:
+        """Note the policies that decide nothing here; `skipped`: what a webhook converts, so no server reads it."""
+        there = {
+            (each.api_version, each.kind)
+            for versions in served.values()
+            for each in versions
+            if each.name not in skipped
+        }
         for resource in (served[key][0] for key in _POLICIES if key in served):
             for each in self._listed(resource):
-                if withheld(each.item["spec"].get("paramKind")):
+                if withheld(each.item["spec"].get("paramKind"), there):
                     self._found.add("parameters", resource.name, "", key_of(each.item))
 
     def _unlisted(self, resource: Resource, refused: dict[str, Any]) -> None:

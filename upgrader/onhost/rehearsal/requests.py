@@ -25,7 +25,7 @@ class Outcome(NamedTuple):
     """What one request for an object has shown."""
 
     request: str
-    """`read`, `update` or `create`."""
+    """`read`, `update`, `status` or `create`."""
     what: str = ""
     """The kind of finding, or `unproven`: both versions refuse it. "": the target does what the current one does."""
     why: str = ""
@@ -69,7 +69,10 @@ class Requests:
     def outcomes(
         self, pair: Pair, key: tuple[str, str], before: Listed, after: Listed | None, create: bool
     ) -> list[Outcome]:
-        """Of one object, as the current version has listed it; `after`: as the target has, None where it hasn't."""
+        """Of one object, as the current version has listed it; `after`: as the target has, None where it hasn't;
+        `create`: whether it is the first one of those that are made alike, so that its creation and its status are
+        tried.
+        """
         if before.nested or (after is not None and after.nested):
             return [_NESTED]
         try:
@@ -96,6 +99,9 @@ class Requests:
             found += self._read_differently(pair, before, after)
         if write and "update" in old.verbs and "update" in new.verbs:
             found += self._of_object("update", pair, before, after)
+        # A controller writes it, or a kubelet, often at a time when no one changes the rest.
+        if write and create and old.status and new.status and before.item.get("status"):
+            found += [each for each in self._of_object("status", pair, before, after) if each not in found]
         create = create and old.name not in _ALSO_OTHERS
         if write and create and "create" in old.verbs and "create" in new.verbs:
             # What both requests show is one difference.
@@ -176,10 +182,11 @@ class Requests:
             status, answer = api.write("POST", f"{resource.path(namespace)}?{_DRY_RUN}", as_go_has_it(item))
         else:
             path = resource.path(namespace, name)
-            status, answer = api.write("PUT", f"{path}?{_DRY_RUN}", listed.body)
+            place = f"{path}/status" if request == "status" else path
+            status, answer = api.write("PUT", f"{place}?{_DRY_RUN}", listed.body)
             if status == _CONFLICT:  # a server's own object, such as its lease
                 status, sent = api.ask("GET", path)
-                status, answer = api.write("PUT", f"{path}?{_DRY_RUN}", as_go_has_it(sent))
+                status, answer = api.write("PUT", f"{place}?{_DRY_RUN}", as_go_has_it(sent))
         if status in ACCEPTED:
             return _Tried(lost=not_written(sent, answer) if answer else frozenset())
         return _Tried(reason(answer, item, names.of(resource)), invalid=_invalid(answer))

@@ -40,12 +40,15 @@ def only_these(said: str) -> bool:
     return bool(found and set(found[1].split()) <= _TYPES)
 
 
-def withheld(parameters: dict[str, Any] | None) -> bool:
+def withheld(parameters: dict[str, Any] | None, there: Container[tuple[str, str]]) -> bool:
     """Whether a server has no parameters of this kind (`paramKind`) for an admission policy, which takes them from its
-    informers: what the policy selects is refused then, or admitted, by its `failurePolicy`.
+    informers: what the policy selects is refused then, or admitted, by its `failurePolicy`. `there`: versions and
+    kinds that the server serves and can read.
     """
-    found = parameters or {}
-    return found.get("apiVersion") == "v1" and f"*v1.{found.get('kind')}" in _TYPES
+    if not parameters:
+        return False
+    kind = str(parameters.get("apiVersion")), str(parameters.get("kind"))
+    return kind not in there or (kind[0] == "v1" and f"*v1.{kind[1]}" in _TYPES)
 
 
 def block_informers(undecodable: Container[str]) -> bool:

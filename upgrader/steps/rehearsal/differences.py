@@ -82,6 +82,12 @@ def _update(found: Difference) -> Finding:
     return Finding("rehearsal.update", "error", title, found.said, remedy)
 
 
+def _status(found: Difference) -> Finding:
+    title = f"the target refuses to update the status of {found.resource}"
+    remedy = "Fix the objects before the upgrade: afterwards, their controllers could not report what they do."
+    return Finding("rehearsal.status", "error", title, found.said, remedy)
+
+
 def _create(found: Difference) -> Finding:
     title = f"the target refuses to create {found.resource} like those that exist"
     remedy = "Fix the manifests that they come from: existing objects stay, but could not be created again."
@@ -142,7 +148,8 @@ def _client(found: Difference) -> Finding:
 
 def _unproven(found: Difference) -> Finding:
     request = found.what.partition("-")[2]
-    title = f"the running version refuses to {request} any {found.resource}, so this was not compared"
+    what = f"update the status of any {found.resource}" if request == "status" else f"{request} any {found.resource}"
+    title = f"the running version refuses to {what}, so this was not compared"
     remedy = "Fix what the error names: it fails today, too. If that is intended, try such an object on a test cluster."
     return Finding("rehearsal.unproven", "unknown", title, f"{found.objects}. It says: {found.reason}", remedy)
 
@@ -160,7 +167,7 @@ def _nested(found: Difference) -> Finding:
 
 
 def _parameters(found: Difference) -> Finding:
-    title = f"{found.resource} have pods or Secrets as parameters, so what they decide was not compared"
+    title = f"{found.resource} have parameters that no server had here, so what they decide was not compared"
     remedy = "Try objects that these policies select on a test cluster: in a rehearsal, they have no parameters."
     return Finding("rehearsal.parameters", "unknown", title, found.objects, remedy)
 
@@ -190,6 +197,7 @@ _FINDINGS: Mapping[str, Callable[[Difference], Finding]] = {
     "unreadable": _unreadable,
     "left": _left,
     "update": _update,
+    "status": _status,
     "create": _create,
     "manifest": _manifest,
     "manifest-gone": _manifest_gone,
@@ -198,6 +206,7 @@ _FINDINGS: Mapping[str, Callable[[Difference], Finding]] = {
     "added": _added,
     "dropped": _dropped,
     "no-update": _unproven,
+    "no-status": _unproven,
     "no-create": _unproven,
     CLIENT: _client,
     "conversion": _conversion,

@@ -43,7 +43,7 @@ class FakeApi:
         """In which it is served, too."""
         self._status = status
         self.asked: list[tuple[str, str]] = []
-        """Each request for an object or a page: its method, and the object's name or \"\"."""
+        """Each request for an object or a page: its method (for a status, `PUT status`), and its name or \"\"."""
 
     def write(self, method: str, path: str, body: bytes, form: str = "application/json") -> tuple[int, dict[str, Any]]:
         """As `Api.write`. Of YAML, only the name is read."""
@@ -62,7 +62,10 @@ class FakeApi:
         """As `Api.ask`."""
         if path.startswith("/openapi/v3/"):
             return self._status, {"components": {"schemas": _SCHEMAS}}
-        name = path.partition("?")[0].rpartition("/")[2] if method != "POST" else body["metadata"]["name"]
+        place = path.partition("?")[0]
+        if place.endswith("/status"):
+            method, place = f"{method} status", place[: -len("/status")]
+        name = place.rpartition("/")[2] if method != "POST" else body["metadata"]["name"]
         self.asked.append((method, name))
         if (method, name) in self.refused:
             return 422, self.refused[method, name]

@@ -180,3 +180,21 @@ def test_an_object_that_is_nested_too_deeply_is_known_by_its_outer_levels(connec
     assert (found.item["metadata"]["name"], found.item["metadata"]["namespace"]) == ('a"}]', "team")
     assert found.item["status"] == "x" and found.body.decode() == nested
     assert page.at == "more"
+
+
+def test_a_resource_whose_status_is_updated_by_itself_is_known(connections: Connections) -> None:
+    """By a version that serves it so; a subresource is no resource that can be listed."""
+
+    def resources(*names: str) -> str:
+        listed = [
+            {"name": name, "kind": "Widget", "namespaced": True, "verbs": ["get", "list", "update"]} for name in names
+        ]
+        return json.dumps({"resources": listed})
+
+    versions = [{"version": "v1"}, {"version": "v2"}]
+    group = {"name": "example.com", "preferredVersion": {"version": "v2"}, "versions": versions}
+    connections.answers = [(200, json.dumps({"groups": [group]})), (200, resources("pods"))]
+    connections.answers += [(200, resources("widgets", "widgets/status")), (200, resources("widgets"))]
+    found = server().resources()
+    assert [(each.version, each.status) for each in found["example.com", "widgets"]] == [("v2", True), ("v1", False)]
+    assert [each.status for each in found["", "pods"]] == [False] and len(found) == 2

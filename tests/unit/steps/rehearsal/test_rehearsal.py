@@ -161,6 +161,7 @@ def test_without_etcds_data_no_rehearsal_is_possible(monkeypatch: pytest.MonkeyP
         ("rehearsal.unreadable", "error"),
         ("rehearsal.left", "error"),
         ("rehearsal.update", "error"),
+        ("rehearsal.status", "error"),
         ("rehearsal.create", "error"),
         ("rehearsal.manifest", "error"),
         ("rehearsal.manifest-gone", "error"),
@@ -187,6 +188,7 @@ def test_each_difference_is_a_finding(id_: str, severity: str) -> None:
         "version",
         "unreadable",
         "update",
+        "status",
         "create",
         "changed",
         "added",
@@ -212,12 +214,14 @@ def test_each_difference_is_a_finding(id_: str, severity: str) -> None:
         assert "the reason" in found.diagnosis
 
 
-@pytest.mark.parametrize("request_", ["update", "create"])
-def test_what_the_running_version_refuses_is_unknown(request_: str) -> None:
+@pytest.mark.parametrize(
+    ("request_", "said"), [("update", "update"), ("create", "create"), ("status", "update the status of")]
+)
+def test_what_the_running_version_refuses_is_unknown(request_: str, said: str) -> None:
     """It says nothing about the target: which requests, for which objects, and why."""
     (found,) = findings_of([Difference(f"no-{request_}", "webs.x.com", "the reason", 2, ("default/one",))])
     assert (found.id, found.severity) == ("rehearsal.unproven", "unknown")
-    assert f"refuses to {request_} any webs.x.com" in found.title
+    assert f"refuses to {said} any webs.x.com" in found.title
     assert "2 of webs.x.com: default/one, …. It says: the reason" in found.diagnosis and found.remedy
 
 
