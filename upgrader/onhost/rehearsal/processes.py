@@ -9,7 +9,6 @@ import json
 import os
 import re
 import resource
-import shutil
 import signal
 import subprocess
 import time
@@ -210,11 +209,6 @@ class Etcd:
             raise Failed("the scratch etcd refuses {}: {}".format(path, said.decode("utf-8", "replace")))
         answer: dict[str, Any] = json.loads(said)
         return answer
-
-
-def copy_data(source: str, target: str) -> None:
-    """Copy an etcd's data that nothing writes."""
-    shutil.copytree(source, target)
 
 
 def stripped_name(image: str) -> str:

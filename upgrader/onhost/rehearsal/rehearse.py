@@ -26,7 +26,8 @@ from upgrader.onhost.rehearsal.api import Api
 from upgrader.onhost.rehearsal.clients import Request
 from upgrader.onhost.rehearsal.compare import Comparison
 from upgrader.onhost.rehearsal.isolation import require_isolation
-from upgrader.onhost.rehearsal.processes import Etcd, Processes, copy_data
+from upgrader.onhost.rehearsal.paced_copy import copy_data
+from upgrader.onhost.rehearsal.processes import Etcd, Processes
 from upgrader.onhost.rehearsal.receive import receive
 from upgrader.onhost.rehearsal.room import require_disk, require_memory
 from upgrader.onhost.rehearsal.unwatched import KEYS, UNREADABLE, block_informers, only_these

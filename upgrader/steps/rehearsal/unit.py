@@ -43,7 +43,7 @@ def unit_command(use: str, work: str, seconds: int = UNIT_SECONDS) -> tuple[str,
         "OOMScoreAdjust": "1000",
         "OOMPolicy": "continue",  # or the unit ends, and with it the program that can say why
         "CPUWeight": "10",
-        "IOWeight": "10",
+        "IOWeight": "10",  # for the disks whose schedulers know it; `paced_copy` is for all
         "Nice": "19",
         "RuntimeMaxSec": str(seconds),
         "KillSignal": "SIGKILL",  # a kube-apiserver without its etcd doesn't end by SIGTERM; its data is thrown away
