@@ -44,13 +44,16 @@ def key_of(item: dict[str, Any]) -> tuple[str, str]:
     return metadata.get("namespace") or "", metadata["name"]
 
 
-def like(item: dict[str, Any]) -> dict[str, Any]:
-    """Another object of the same content, in the same namespace. It shares what it has in common with the first one."""
+def like(item: dict[str, Any], *, named_alike: bool = False) -> dict[str, Any]:
+    """Another object of the same content, in the same namespace. It shares what it has in common with the first one;
+    also its name, if they are `named_alike`, so that a server that would take it says that it exists.
+    """
     made = {field: value for field, value in item.items() if field != "status"}
     metadata = made["metadata"] = {field: value for field, value in item["metadata"].items() if field not in _OWN}
     kind, name, spec = made["kind"], metadata["name"], made.get("spec")
-    metadata["name"] = f"r-{name}"[:_LONGEST].rstrip("-.")
-    if kind == "IPAddress":
+    if not named_alike:
+        metadata["name"] = f"r-{name}"[:_LONGEST].rstrip("-.")
+    if kind == "IPAddress" and not named_alike:
         metadata["name"] = _OTHER_ADDRESS[":" in name]
     elif kind == "PriorityClass":
         made["value"] = min(made.get("value") or 0, _HIGHEST_PRIORITY)
@@ -63,7 +66,7 @@ def like(item: dict[str, Any]) -> dict[str, Any]:
             labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
             for label in _OF_ONE_JOB:
                 labels.pop(label, None)
-        elif kind == "CustomResourceDefinition":
+        elif kind == "CustomResourceDefinition" and not named_alike:
             spec["group"] = _GROUP
             metadata["name"] = f"{spec['names']['plural']}.{_GROUP}"
             if metadata.get("annotations"):

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from upgrader.onhost.rehearsal.api import ACCEPTED, Api, Listed, Resource, as_go_has_it
-from upgrader.onhost.rehearsal.fields import FieldNames
+from upgrader.onhost.rehearsal.fields import FieldNames, Fields
 from upgrader.onhost.rehearsal.objects import differences, key_of, like, not_written
 from upgrader.onhost.rehearsal.words import reason
 
@@ -104,8 +104,13 @@ class Requests:
             found += [each for each in self._of_object("status", pair, before, after) if each not in found]
         create = create and old.name not in _ALSO_OTHERS
         if write and create and "create" in old.verbs and "create" in new.verbs:
+            created = self._of_object("create", pair, before, after)
+            if any(each.what == "unproven" for each in created):
+                # Its name may be why: there may be only one object of its kind, or a part of it may name its signer.
+                alike = self._of_object("create", pair, before, after, named_alike=True)
+                created = created if any(each.what == "unproven" for each in alike) else alike
             # What both requests show is one difference.
-            found += [each for each in self._of_object("create", pair, before, after) if each not in found]
+            found += [each for each in created if each not in found]
         return found
 
     def stored(self, listed: Listed) -> bool:
@@ -141,8 +146,7 @@ class Requests:
             if status in ACCEPTED or answer.get("reason") == "AlreadyExists":
                 return _Tried()
             # All of the text's words are the object's own.
-            why = reason(answer, {"manifest": text.decode("utf-8", "replace")}, names.of(resource))
-            return _Tried(why, invalid=_invalid(answer))
+            return _refused(answer, {"manifest": text.decode("utf-8", "replace")}, names.of(resource))
 
         requests = (("update", "patch"), ("create", "create")) if name else (("create", "create"),)
         return [
@@ -169,27 +173,42 @@ class Requests:
         lost = new.lost - old.lost if old.refused is None else frozenset()
         return [Outcome(request), *([Outcome("", "dropped", self._places(pair, lost))] if lost else ())]
 
-    def _of_object(self, request: str, pair: Pair, before: Listed, after: Listed) -> list[Outcome]:
+    def _of_object(
+        self, request: str, pair: Pair, before: Listed, after: Listed, *, named_alike: bool = False
+    ) -> list[Outcome]:
         def tried(api: Api, resource: Resource, names: FieldNames) -> _Tried:
-            return self._dry_run(request, api, resource, after if api is self._target else before, names)
+            listed = after if api is self._target else before
+            if request == "create":
+                return self._created(api, resource, like(listed.item, named_alike=named_alike), names)
+            return self._updated(request, api, resource, listed, names)
 
         return self._compared(tried, pair, request, request)
 
-    def _dry_run(self, request: str, api: Api, resource: Resource, listed: Listed, names: FieldNames) -> _Tried:
-        item, (namespace, name) = listed.item, key_of(listed.item)
-        sent = item = like(item) if request == "create" else item
-        if request == "create":
-            status, answer = api.write("POST", f"{resource.path(namespace)}?{_DRY_RUN}", as_go_has_it(item))
-        else:
-            path = resource.path(namespace, name)
-            place = f"{path}/status" if request == "status" else path
-            status, answer = api.write("PUT", f"{place}?{_DRY_RUN}", listed.body)
-            if status == _CONFLICT:  # a server's own object, such as its lease
-                status, sent = api.ask("GET", path)
-                status, answer = api.write("PUT", f"{place}?{_DRY_RUN}", as_go_has_it(sent))
-        if status in ACCEPTED:
-            return _Tried(lost=not_written(sent, answer) if answer else frozenset())
-        return _Tried(reason(answer, item, names.of(resource)), invalid=_invalid(answer))
+    def _created(self, api: Api, resource: Resource, item: dict[str, Any], names: FieldNames) -> _Tried:
+        path = resource.path(key_of(item)[0])
+        status, answer = api.write("POST", f"{path}?{_DRY_RUN}", as_go_has_it(item))
+        # Only what is valid, and admitted, is compared with what is stored.
+        if answer.get("reason") == "AlreadyExists":
+            return _Tried()
+        return _accepted(item, answer) if status in ACCEPTED else _refused(answer, item, names.of(resource))
+
+    def _updated(self, request: str, api: Api, resource: Resource, listed: Listed, names: FieldNames) -> _Tried:
+        path, sent = resource.path(*key_of(listed.item)), listed.item
+        place = f"{path}/status" if request == "status" else path
+        status, answer = api.write("PUT", f"{place}?{_DRY_RUN}", listed.body)
+        if status == _CONFLICT:  # a server's own object, such as its lease
+            status, sent = api.ask("GET", path)
+            status, answer = api.write("PUT", f"{place}?{_DRY_RUN}", as_go_has_it(sent))
+        return _accepted(sent, answer) if status in ACCEPTED else _refused(answer, listed.item, names.of(resource))
+
+
+def _accepted(sent: dict[str, Any], answer: dict[str, Any]) -> _Tried:
+    """`answer`: {} where it is just what was sent."""
+    return _Tried(lost=not_written(sent, answer) if answer else frozenset())
+
+
+def _refused(answer: dict[str, Any], about: dict[str, Any], fields: Fields) -> _Tried:
+    return _Tried(reason(answer, about, fields), invalid=_invalid(answer))
 
 
 def _invalid(answer: dict[str, Any]) -> bool:

@@ -174,6 +174,8 @@ def test_stored_objects_that_were_not_read_in_time_are_told() -> None:
     assert found == {("unfinished", "deployments.apps"), ("unfinished", "podgroups.scheduling.k8s.io")}
 
 
+BOTH_NAMES = (("POST", "r-one"), ("POST", "one"))
+"""As which an object is created: as another one, and as itself."""
 FULL = {"reason": "Forbidden", "message": "exceeded quota"}
 DENIED = {"reason": "Invalid", "details": {"causes": [{"message": "policy 'few' denied request: no"}]}}
 TAKEN = {"reason": "AlreadyExists", "message": "it already exists"}
@@ -197,7 +199,8 @@ def test_what_both_versions_refuse_for_one_reason_proves_nothing(
 ) -> None:
     """Or for reasons of which none is the object's content."""
     current, target = servers(deployment("one"), deployment("two"))
-    target.refused, current.refused = {("POST", "r-one"): refused}, {("POST", "r-one"): today}
+    target.refused = dict.fromkeys(BOTH_NAMES, refused)
+    current.refused = dict.fromkeys(BOTH_NAMES, today)
     found, counts = compared(current, target)
     assert found == {} and counts["unproven"] == 1
 
@@ -210,7 +213,7 @@ def test_a_resource_of_which_both_versions_refuse_every_request_is_told(
     them, nothing is.
     """
     current, target = servers(deployment("one"), deployment("two"))
-    current.refused = {(method, f"{prefix}{name}"): INVALID for name in ("one", "two")}
+    current.refused = {(method, f"{start}{name}"): INVALID for name in ("one", "two") for start in ("", prefix)}
     assert compared(current, target)[0] == {}
     target.refused = {key: {"message": "never"} for key in current.refused}
     found, counts = compared(current, target)
@@ -230,9 +233,32 @@ def test_a_server_that_does_not_serve_the_copy_is_no_comparison() -> None:
 def test_one_request_that_passes_speaks_for_its_resource() -> None:
     """Some objects can't be made twice, such as one with a name of its own: that is only counted."""
     current, target = servers(deployment("one"), deployment("two"))
-    current.refused = target.refused = {("POST", "r-one"): INVALID}
+    current.refused = target.refused = dict.fromkeys(BOTH_NAMES, INVALID)
     found, counts = compared(current, target)
     assert found == {} and counts["unproven"] == 1
+
+
+@pytest.mark.parametrize(
+    ("today", "later", "expected"),
+    [
+        (TAKEN, TAKEN, {}),
+        (None, None, {}),
+        (TAKEN, INVALID, {("create", "deployments.apps"): (WHY, 1, ["default/one"])}),
+        (INVALID, TAKEN, {}),
+        (INVALID, INVALID, {("no-create", "deployments.apps"): (WHY, 1, ["default/one"])}),
+    ],
+)
+def test_an_object_whose_name_must_be_its_own_is_created_as_itself(
+    today: dict[str, Any] | None, later: dict[str, Any] | None, expected: dict[tuple[str, str], Any]
+) -> None:
+    """Some kinds have one object in a cluster, and the name of a ClusterTrustBundle begins with its signer's: neither
+    version takes another name. That an object exists, a server says only of one that it would take.
+    """
+    current, target = servers(deployment("one"))
+    for api, said in ((current, today), (target, later)):
+        api.refused = {("POST", "r-one"): INVALID, **({("POST", "one"): said} if said else {})}
+    found, counts = compared(current, target)
+    assert found == expected and counts["created"] == 1
 
 
 def test_a_version_that_goes_is_a_finding_though_the_objects_stay() -> None:

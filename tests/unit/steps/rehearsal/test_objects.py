@@ -39,6 +39,14 @@ def test_another_object_is_like_it() -> None:
     assert like(critical)["value"] == 1000000000
 
 
+def test_an_object_that_is_named_alike_differs_only_in_what_a_server_gives_it() -> None:
+    """Also one whose name is made of its content."""
+    spec = {"group": "x.com", "names": {"plural": "webs", "kind": "Web"}}
+    for kind, name in (("CustomResourceDefinition", "webs.x.com"), ("IPAddress", "10.96.0.1"), ("ConfigMap", "x" * 80)):
+        item = {"kind": kind, "metadata": {"name": name, "uid": "u", "resourceVersion": "7"}, "spec": spec}
+        assert like(item, named_alike=True) == {**item, "metadata": {"name": name}}
+
+
 def test_a_controllers_objects_are_told_by_its_uid() -> None:
     """They are made from one template."""
     kind = {"apiVersion": "apps/v1", "kind": "ReplicaSet"}
