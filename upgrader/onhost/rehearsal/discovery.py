@@ -27,13 +27,16 @@ def custom_resources(definitions: Iterable[dict[str, Any]]) -> set[tuple[str, st
 
 
 def served(api: Api, wanted: set[tuple[str, str]], until: float) -> dict[tuple[str, str], list[Resource]]:
-    """What it serves, once all that is `wanted` is there; what isn't after a minute, or at `until` (monotonic seconds),
-    is not served. Raises Failed.
+    """What it serves, once all that is `wanted` is there; what isn't a minute after the last one that is, or at `until`
+    (monotonic seconds), is not served. Raises Failed.
     """
-    last = min(until, time.monotonic() + _SECONDS)
+    there, last = 0, time.monotonic() + _SECONDS
     while True:
         found = api.resources()
-        if wanted <= found.keys() or time.monotonic() >= last:
+        now = len(wanted & found.keys())
+        if now > there:
+            there, last = now, time.monotonic() + _SECONDS
+        if now == len(wanted) or time.monotonic() >= min(until, last):
             return found
         time.sleep(_POLL_SECONDS)
 

@@ -70,14 +70,15 @@ class LateApi(FakeApi):
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only waiting takes time."""
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time: only waiting takes some."""
     now = [0.0]
 
     def sleep(seconds: float) -> None:
         now[0] += seconds
 
     monkeypatch.setattr(discovery, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
+    return now
 
 
 @pytest.mark.usefixtures("clock")
@@ -90,6 +91,23 @@ def test_custom_resources_are_waited_for() -> None:
     target.refused = {("POST", "r-one"): INVALID}
     found, counts = compared(current, target)
     assert found.keys() == {("create", "widgets.example.com")} and counts["created"] == 1
+
+
+def test_many_custom_resources_are_waited_for_as_long_as_more_are_served(clock: list[float]) -> None:
+    """A server that has little processor time needs minutes for a thousand: those that come last are not gone."""
+
+    class SlowApi(FakeApi):
+        def resources(self) -> dict[tuple[str, str], list[Resource]]:
+            there = sorted(wanted)[: int(clock[0] / 50)]
+            return {key: [WIDGETS._replace(plural=key[1])] for key in there}
+
+    wanted = {("example.com", f"widgets{number}") for number in range(5)}
+    assert discovery.served(SlowApi(), wanted, 1000.0).keys() == wanted  # type: ignore[arg-type]
+    assert clock[0] == 250.0
+    more = wanted | {("example.com", "never")}
+    assert discovery.served(SlowApi(), more, 1000.0).keys() == wanted  # type: ignore[arg-type]
+    assert clock[0] == 310.0
+    assert len(discovery.served(SlowApi(), more, 0.0)) == 5  # type: ignore[arg-type]
 
 
 @pytest.mark.usefixtures("clock")
