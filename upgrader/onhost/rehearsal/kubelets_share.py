@@ -1,4 +1,4 @@
-"""How much of a disk this host's kubelet wants free: below that, it evicts pods, or removes images.
+"""How much of a disk, and of the memory, this host's kubelet wants free: below that, it evicts pods, or removes images.
 
 It is told without a parser of YAML, which hosts don't have. What can't be read is taken for the kubelet's default.
 """
@@ -8,20 +8,20 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import NamedTuple
 
 from upgrader.onhost.common.kubelet_file import configuration_file, running_flags
 from upgrader.onhost.common.questions import Failed, read
 
-__all__ = ["Share", "kubelets_share"]
+__all__ = ["Share", "kubelets_memory", "kubelets_share"]
 
 _FOLDER, _CONTAINERD = "/var/lib/kubelet", "/var/lib/containerd"
 _MOUNTS = "/proc/self/mountinfo"
 _LAYERS = re.compile(r"\bupperdir=([^,\s]+)/io\.containerd\.snapshotter\.")
 """Where containerd has its images, as each running container's mount says: its root may be anywhere."""
-_DEFAULTS = {"nodefs": "10%", "imagefs": "15%"}
-"""`evictionHard`, if it says nothing of the disk of the kubelet's own folder, or of the images'."""
+_DEFAULTS = {"nodefs": "10%", "imagefs": "15%", "memory": "100Mi"}
+"""`evictionHard`, if it says nothing of the disk of the kubelet's own folder, of the images', or of the memory."""
 _MOST_FULL_OF_IMAGES = 85
 """Percent: `imageGCHighThresholdPercent`."""
 _SECTION = re.compile(
@@ -29,7 +29,7 @@ _SECTION = re.compile(
     r"(\{[^}]*\}|(?:#.*)?(?:\n(?:[ \t]+\S.*|[ \t]*(?:#.*)?(?=\n)))+)"
 )
 """In block style, or in flow style and JSON."""
-_SIGNAL = re.compile(r"(?m)^[^#\n]*?\b(nodefs|imagefs)\.available[\"']?[ \t]*[:<][ \t]*[\"']?([\d.]+[%A-Za-z]*)")
+_SIGNAL = re.compile(r"(?m)^[^#\n]*?\b(nodefs|imagefs|memory)\.available[\"']?[ \t]*[:<][ \t]*[\"']?([\d.]+[%A-Za-z]*)")
 _COLLECTED = re.compile(r"(?m)^[^#\n]*?\bimageGCHighThresholdPercent[\"']?[ \t]*:[ \t]*(\d+)")
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)(%|[KMGTP]i|[kMGTP])?")
 _UNITS = {"": 1, **{f"{letter}i": 1 << 10 * number for number, letter in enumerate("KMGTP", 1)}}
@@ -37,7 +37,7 @@ _UNITS.update({letter: 1000**number for number, letter in enumerate("kMGTP", 1)}
 
 
 class Share(NamedTuple):
-    """What is to stay free of a disk."""
+    """What is to stay free."""
 
     kept: int
     """Bytes."""
@@ -56,13 +56,22 @@ def kubelets_share(folder: str, total: int) -> Share:
         there.add("nodefs")
     if any(os.path.isdir(images) and _on_one_disk(images, folder) for images in _image_folders()):
         there.add("imagefs")
+    return _strictest(there, total, flags)
+
+
+def kubelets_memory(total: int) -> Share:
+    """That of the memory, of which there are `total` bytes; 0 bytes on a host without a kubelet."""
+    flags = running_flags("")
+    return _strictest({"memory"}, total, flags) if os.path.isdir(flags.get("root-dir", _FOLDER)) else Share(0, "")
+
+
+def _strictest(names: Container[str], total: int, flags: Mapping[str, str]) -> Share:
     wanted = _wanted(list(_texts(flags)), flags)
-    shares = (_share(said, total) for name, said in wanted if name in there)
-    return max(shares, default=Share(0, ""))
+    return max((_share(said, total) for name, said in wanted if name in names), default=Share(0, ""))
 
 
 def _wanted(texts: list[str], flags: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Each threshold, of the disk that it is of: the strictest one counts, wherever it is from."""
+    """Each threshold, and what it is of: the strictest one counts, wherever it is from."""
     found = [(section[1], section[2]) for text in texts for section in _SECTION.finditer(text)]
     found += [("evictionHard", flags.get("eviction-hard", "")), ("evictionSoft", flags.get("eviction-soft", ""))]
     hard = set()  # type: set[str]

@@ -10,11 +10,12 @@ import sys
 from functools import partial
 
 from upgrader.onhost.common.questions import Failed
-from upgrader.onhost.rehearsal.kubelets_share import kubelets_share
+from upgrader.onhost.rehearsal.kubelets_share import kubelets_memory, kubelets_share
 
 __all__ = ["MARGIN_BYTES", "require_disk", "require_memory"]
 
 MARGIN_BYTES = 256 << 20
+_MEMORY = "/proc/meminfo"
 
 
 def main(given: str) -> None:
@@ -38,14 +39,14 @@ def main(given: str) -> None:
 
 
 def require_memory(wanted: int) -> None:
-    """Raise Failed unless so many bytes are available, and some more."""
-    with open("/proc/meminfo", encoding="ascii") as file:
-        found = re.search(r"MemAvailable:\s+(\d+) kB", file.read())
-    available = int(found.group(1)) * 1024 if found else 0
-    if available < wanted + MARGIN_BYTES:
-        raise Failed(
-            f"{available >> 20:,} MiB of memory are available, {(wanted + MARGIN_BYTES) >> 20:,} MiB are needed"
-        )
+    """Raise Failed unless so many bytes are available, and some more: as many as a kubelet wants, if there is one."""
+    with open(_MEMORY, encoding="ascii") as file:
+        found = {name: int(size) << 10 for name, size in re.findall(r"(\w+):\s+(\d+) kB", file.read())}
+    available, share = found.get("MemAvailable", 0), kubelets_memory(found.get("MemTotal", 0))
+    needed = wanted + max(MARGIN_BYTES, share.kept)
+    if available < needed:
+        why = f": with less than {share.said} available, the kubelet evicts pods" if share.kept > MARGIN_BYTES else ""
+        raise Failed(f"{available >> 20:,} MiB of memory are available, {needed >> 20:,} MiB are needed{why}")
 
 
 def require_disk(folder: str, wanted: int) -> None:

@@ -164,3 +164,29 @@ def test_all_that_is_missing_is_told_at_once(tmp_path: Path, capsys: pytest.Capt
     assert "of memory are available" in said and "; " in said and "15,360 MiB are needed" in said
     room.main(json.dumps({**asked, "bytes": 1, "memory": 0}))
     assert json.loads(capsys.readouterr().out) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "root", "needed"),
+    [
+        ("", "", "2,304 MiB are needed$"),
+        ("evictionHard:\n  memory.available: 200Mi\n", "", "2,304 MiB are needed$"),
+        ("evictionHard:\n  memory.available: 1Gi\n", "", "3,072 MiB are needed: with less than 1Gi available, the k"),
+        ("evictionSoft:\n  memory.available: 10%\n", "", "2,867 MiB are needed: with less than 10 % available, the k"),
+        ("evictionHard:\n  memory.available: 1Gi\n", "/nowhere", "2,304 MiB are needed$"),
+    ],
+)
+def test_as_much_memory_is_left_as_the_kubelet_wants(
+    text: str, root: str, needed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rehearsal that takes the rest has pods evicted, also if there is enough for all that runs."""
+    file = tmp_path / "config.yaml"
+    file.write_text(text)
+    memory = tmp_path / "meminfo"
+    memory.write_text("MemTotal: 8388608 kB\nMemFree: 1 kB\nMemAvailable: 2097152 kB\n")
+    monkeypatch.setattr(room, "_MEMORY", str(memory))
+    kubelet(monkeypatch, file, root_dir=root or str(tmp_path))
+    with pytest.raises(Failed, match=f"^2,048 MiB of memory are available, {needed}"):
+        room.require_memory(2 << 30)
+    memory.write_text("MemTotal: 8388608 kB\nMemAvailable: 3145728 kB\n")
+    room.require_memory(2 << 30)
