@@ -23,6 +23,7 @@ from upgrader.steps.rehearsal.other_machine import refuse_controller
 from upgrader.steps.rehearsal.rehearsal_host import RehearsalHost
 from upgrader.steps.rehearsal.result import Result
 from upgrader.steps.rehearsal.servers import Server
+from upgrader.steps.rehearsal.unit import memory_warning
 
 __all__ = ["BackupRehearsal"]
 
@@ -62,6 +63,8 @@ class BackupRehearsal:
         manifest = read.manifest
         self._refuse_others(manifest)
         self.note(f"{name}: checking memory, disk space and images")
+        if warning := memory_warning(manifest.keys):
+            self.note(warning)
         self.machine.prepare((manifest.etcd,), servers, manifest.snapshot.bytes)
         self.note(f"{name}: comparing both versions on copies of {manifest.keys:,} keys, as of {manifest.taken:%F %R}")
         return self._compared(read, servers), manifest.taken

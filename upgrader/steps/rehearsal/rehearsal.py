@@ -24,7 +24,7 @@ from upgrader.steps.rehearsal.rehearsal_host import RehearsalHost
 from upgrader.steps.rehearsal.renewed_lease import renewed_lease
 from upgrader.steps.rehearsal.result import Result, result_of
 from upgrader.steps.rehearsal.servers import Server
-from upgrader.steps.rehearsal.unit import MEMORY_BYTES, UNIT_SECONDS, asked_of, unit_command
+from upgrader.steps.rehearsal.unit import MEMORY_BYTES, UNIT_SECONDS, asked_of, memory_warning, unit_command
 
 __all__ = ["Rehearsal"]
 
@@ -59,6 +59,8 @@ class Rehearsal:
         members = self._with_room(tools, members, note)
         with ExitStack() as work:
             member, _, data = prove_any("rehearsal", tools, members, work, note)
+            if warning := memory_warning(data.keys):
+                note(warning)
             if elsewhere:
                 note(f"{elsewhere.host.name}: receiving {data.keys:,} keys, and comparing both versions on copies")
                 return elsewhere.compare(of_member(self.hosts, member, servers, work.close), servers)

@@ -10,13 +10,33 @@ from upgrader.steps.backup.etcd_pod import SCRATCH, UNIT_PREFIX
 from upgrader.steps.rehearsal.client_requests import ClientRequests
 from upgrader.steps.rehearsal.servers import Server
 
-__all__ = ["MEMORY_BYTES", "UNIT_SECONDS", "asked_of", "unit_command", "unit_name"]
+__all__ = ["MEMORY_BYTES", "UNIT_SECONDS", "asked_of", "expected_bytes", "memory_warning", "unit_command", "unit_name"]
 
 MEMORY_BYTES = 2 << 30
+_SERVERS_BYTES = 832 << 20
+"""Both servers, both etcds and the program, of a cluster without objects."""
+_KEY_BYTES = 7 << 10
+"""More of each key, in both etcds: whatever its object's size, as they map their databases."""
 _REHEARSED_SECONDS = 1800
 """For all comparisons; what isn't done by then is reported as not compared."""
 UNIT_SECONDS = _REHEARSED_SECONDS + 600
 """When its service manager ends it, whatever happens."""
+
+
+def expected_bytes(keys: int) -> int:
+    """How much memory a rehearsal of so many keys takes, by what was measured (docs/benchmarks/rehearsal.md)."""
+    return _SERVERS_BYTES + keys * _KEY_BYTES
+
+
+def memory_warning(keys: int) -> str:
+    """That a rehearsal of so many keys may be killed; "" where its memory is enough."""
+    expected = expected_bytes(keys)
+    if expected <= MEMORY_BYTES:
+        return ""
+    return (
+        f"{keys:,} keys are expected to need {expected >> 20:,} MiB of memory, and a rehearsal may have "
+        f"{MEMORY_BYTES >> 20:,} MiB: it may end without a result"
+    )
 
 
 def unit_name(use: str) -> str:
