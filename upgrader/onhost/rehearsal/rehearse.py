@@ -34,6 +34,8 @@ from upgrader.onhost.rehearsal.unwatched import KEYS, UNREADABLE, block_informer
 from upgrader.onhost.rehearsal.yaml_keys import key_pattern
 
 _START_SECONDS = 180.0
+_TIMES = 3
+"""As many times as long as the running version, the target may take: a busy host slows down both."""
 _RESTORE_SECONDS = 600.0
 _EXIT_SECONDS = 0.5
 """From when a program that was killed no longer answers until that is known."""
@@ -120,7 +122,7 @@ def _served(asked: dict[str, Any], processes: Processes, until: float) -> dict[s
     tokens = os.path.join(asked["work"], "tokens.csv")
     with open(os.open(tokens, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
         file.write(f"{token},rehearsal,rehearsal,system:masters\n")
-    revision = 0
+    revision, took = 0, 0.0
     for name, (port, secure) in _PORTS.items():
         revision = _start_etcd(asked, processes, name, etcd)
         certificates = os.path.join(asked["work"], f"{name}.certificates")
@@ -134,14 +136,23 @@ def _served(asked: dict[str, Any], processes: Processes, until: float) -> dict[s
             f"--token-auth-file={tokens}",
         ]
         starting = _Starting(name, secure, token, os.path.join(certificates, "apiserver.crt"), revision)
-        missing = _start_server(processes, name, words, starting.lacks_more_than_informers, asked["memory"])
+        started = time.monotonic()
+        missing = _start_server(
+            processes,
+            name,
+            words,
+            starting.lacks_more_than_informers,
+            asked["memory"],
+            max(_START_SECONDS, _TIMES * took),
+        )
         if missing:
             return _not_started(name, missing)
-        apis[name] = starting.api()
+        apis[name], took = starting.api(), time.monotonic() - started
     requests = [Request(*each) for each in asked["requests"]]
     comparison = Comparison(apis["current"], apis["target"], revision, until, requests)
+    sync_seconds = max(_SYNC_SECONDS, took)
     unsynced = [
-        (name, processes.wait(_server(name), partial(_lacking, api), _SYNC_SECONDS)) for name, api in apis.items()
+        (name, processes.wait(_server(name), partial(_lacking, api), sync_seconds)) for name, api in apis.items()
     ]
     found = [_not_started(name, missing)["findings"][0] for name, missing in unsynced if missing]
     # Admission refuses everything until it has its informers, so that only reading is of use.
@@ -151,15 +162,17 @@ def _served(asked: dict[str, Any], processes: Processes, until: float) -> dict[s
     return {"findings": [*found, *comparison.findings()], "counts": comparison.counts}
 
 
-def _start_server(processes: Processes, name: str, words: list[str], lacks: Callable[[], str], memory: int) -> str:
-    """Start a kube-apiserver; returns what it isn't ready for, or "".
+def _start_server(
+    processes: Processes, name: str, words: list[str], lacks: Callable[[], str], memory: int, seconds: float
+) -> str:
+    """Start a kube-apiserver; returns what it isn't ready for after so many seconds, or "".
 
     A version may have locked or removed the feature gate that only saves memory: that says nothing about the cluster.
     """
     server = _server(name)
     for gates in ([f"--feature-gates={_LARGE_LISTS}=false"], []):
         processes.start(server, [*words, *gates], _garbage(name, memory))
-        missing = processes.wait(server, lacks, _START_SECONDS)
+        missing = processes.wait(server, lacks, seconds)
         if _LARGE_LISTS not in missing:
             break
     return missing

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -95,7 +97,7 @@ def started(processes: Processes, *words: str) -> str:
     """What it isn't ready for."""
     ready = Path(processes.work) / "started"
     return rehearse._start_server(
-        processes, "target", list(words), lambda: "" if ready.exists() else "not yet", 2 << 30
+        processes, "target", list(words), lambda: "" if ready.exists() else "not yet", 2 << 30, stretched(60)
     )
 
 
@@ -119,6 +121,51 @@ def test_why_a_server_does_not_start_is_told(processes: Processes, tmp_path: Pat
 
 EXITED = r"^etcd-target exited with code 3, as it does when its disk is full"
 KILLED = r"was killed \(signal 9\), as the kernel does when memory runs out: it had [\d,]+ MiB, and all .* 2,048 MiB"
+
+
+class SlowProcesses(Processes):
+    """Each server needs so many seconds to get ready."""
+
+    def __init__(self, work: str, now: list[float], seconds: dict[str, float]) -> None:
+        super().__init__(work, 2 << 30)
+        self._now, self._seconds = now, seconds
+        self.waited: list[tuple[str, float]] = []
+
+    def program(self, name: str, image: str) -> str:
+        return name
+
+    def start(self, *_: Any, **__: Any) -> None:
+        """Nothing."""
+
+    def wait(self, name: str, ready: Any, seconds: float) -> str:
+        """Only the first time it takes time."""
+        self.waited.append((name, seconds))
+        needed = self._seconds.pop(name, 0.0)
+        self._now[0] += min(needed, seconds)
+        return "" if needed <= seconds else "it is not ready"
+
+
+@pytest.mark.parametrize(("needed", "ready"), [(280.0, True), (310.0, False)])
+def test_a_target_that_is_as_slow_as_the_running_version_is_waited_for(
+    needed: float, ready: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A busy controller gives a rehearsal little processor time. That the target isn't ready within three minutes is no
+    finding if the running version needed more than one.
+    """
+    (tmp_path / "scratch").mkdir()
+    now = [0.0]
+    servers = ("the current kube-apiserver", "the target kube-apiserver")
+    processes = SlowProcesses(str(tmp_path), now, dict(zip(servers, (100.0, needed), strict=True)))
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(rehearse, "_start_etcd", lambda *_: 1)
+    monkeypatch.setattr(rehearse, "Api", lambda *_: None)
+    nothing = SimpleNamespace(run=lambda **_: None, undecodable=set(), findings=list, counts={})
+    monkeypatch.setattr(rehearse, "Comparison", lambda *_: nothing)
+    each = {"image": "", "flags": []}
+    asked = {"work": str(tmp_path), "data": "scratch", "etcd": "", "memory": 1, "requests": []}
+    found = rehearse._served({**asked, "servers": {"current": each, "target": each}}, processes, 1e9)
+    assert [one["what"] for one in found["findings"]] == ([] if ready else ["start"])
+    assert processes.waited[:2] == [(servers[0], 180.0), (servers[1], 300.0)]
 
 
 def test_a_server_that_is_killed_at_its_start_is_no_finding(processes: Processes, tmp_path: Path) -> None:
