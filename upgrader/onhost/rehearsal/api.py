@@ -8,6 +8,7 @@ import re
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -17,6 +18,11 @@ from upgrader.onhost.rehearsal.nested import outer_levels
 from upgrader.onhost.rehearsal.unwatched import first
 
 _SECONDS = 60.0
+_PAUSES = (1.0, 2.0, 4.0, 8.0)
+"""Between attempts at a server that has no time."""
+_BUSY = (429, 503, 504)
+_SERVER_TIMEOUT = b'"reason":"ServerTimeout"'
+"""The same with the status of an error that may be an object's."""
 _FIRST, _MOST = 25, 250
 _PAGE_CHARACTERS = 4 << 20
 """Of a page after the first one, more or less: Secrets may have a megabyte each."""
@@ -141,12 +147,23 @@ class Api:
 
     def write(self, method: str, path: str, body: bytes, form: str = _JSON) -> tuple[int, dict[str, Any]]:
         """Status and answer; {} where the server has accepted the `body` and returned just that. `form`: its media
-        type.
+        type. Raises Failed, too, if the server has no time again and again: it has neither accepted nor refused it.
         """
         status, text = self._exchange(method, path, body, form)
+        if _is_busy(status, text):
+            raise Failed(f"the {self.name} kube-apiserver has no time: it answers {status} again and again")
         return status, {} if status in ACCEPTED and text.rstrip() == body else _answer(text)
 
     def _exchange(self, method: str, path: str, sent: bytes | None, form: str = _JSON) -> tuple[int, bytes]:
+        status, text = self._once(method, path, sent, form)
+        for pause in _PAUSES:
+            if not _is_busy(status, text):
+                break
+            time.sleep(pause)
+            status, text = self._once(method, path, sent, form)
+        return status, text
+
+    def _once(self, method: str, path: str, sent: bytes | None, form: str) -> tuple[int, bytes]:
         headers = {"Authorization": self._authorization, "Content-Type": form}
         for last in (False, True):
             connection = getattr(self._own, "connection", None)
@@ -222,6 +239,10 @@ class Api:
         else:
             found, end = _objects(text, start, resource)
         return Page(found, _next(f"{text[:start]}null{text[end:]}"), text=text[start:end])
+
+
+def _is_busy(status: int, text: bytes) -> bool:
+    return status in _BUSY or (status == 500 and _SERVER_TIMEOUT in text)
 
 
 def _next(text: str) -> str:

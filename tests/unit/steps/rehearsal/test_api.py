@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import ssl
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -162,6 +163,39 @@ def test_a_connection_that_is_lost_is_opened_again_once(connections: Connections
     connections.answers = [OSError("reset"), TimeoutError()]
     with pytest.raises(Failed, match="the target kube-apiserver no longer answers: no answer in time"):
         server().ask("POST", "/x", {})
+
+
+BUSY = [
+    (429, '{"reason":"TooManyRequests"}'),
+    (503, ""),
+    (504, '{"reason":"Timeout"}'),
+    (500, '{"kind":"Status","reason":"ServerTimeout"}'),
+]
+
+
+def test_a_server_that_is_busy_is_asked_again(connections: Connections, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That it has no time, or its etcd, says nothing about an object. Each pause is longer."""
+    pauses = list[float]()
+    monkeypatch.setattr(time, "sleep", pauses.append)
+    for busy in BUSY:
+        connections.answers = [busy, busy, (200, '{"a":1}')]
+        assert server().write("PUT", "/x", b"{}") == (200, {"a": 1})
+    assert len(pauses) == 8 and pauses[0] < pauses[1]
+    connections.answers = [(500, '{"reason":"InternalError"}')]
+    assert server().write("PUT", "/x", b"{}")[0] == 500, "this may be what is looked for"
+
+
+def test_a_server_that_stays_busy_has_not_refused_an_object(
+    connections: Connections, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is known of what it would do. Of a list, it is told that it can't be read."""
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    for busy in BUSY:
+        connections.answers = [busy] * 10
+        with pytest.raises(Failed, match=f"the target kube-apiserver has no time: it answers {busy[0]} again and"):
+            server().write("PUT", "/x", b"{}")
+        page = server().page(PODS, "")
+        assert page.refused is not None and not page.found
 
 
 def test_an_object_that_is_nested_too_deeply_is_known_by_its_outer_levels(connections: Connections) -> None:
