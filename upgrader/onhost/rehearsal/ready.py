@@ -16,7 +16,7 @@ from upgrader.onhost.common.questions import Failed
 from upgrader.onhost.common.units import runs
 from upgrader.onhost.rehearsal.abandoned import LEASE
 from upgrader.onhost.rehearsal.containerd import ctr, said
-from upgrader.onhost.rehearsal.room import require_disk, require_memory
+from upgrader.onhost.rehearsal.room import require_disk, require_memory, require_no_swap
 
 __all__ = ["unsuited"]
 
@@ -76,6 +76,7 @@ def _missing(asked: dict[str, Any]) -> Iterator[str]:
     yield from unsuited()
     for require in (
         partial(require_memory, asked["memory"]),
+        require_no_swap,
         partial(require_disk, asked["place"], asked["bytes"]),
         _images,
     ):

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import re
 import shutil
 import sys
+from collections.abc import Callable
 from functools import partial
 
 from upgrader.onhost.common.questions import Failed
 from upgrader.onhost.rehearsal.kubelets_share import kubelets_memory, kubelets_share
 
-__all__ = ["MARGIN_BYTES", "require_disk", "require_memory"]
+__all__ = ["MARGIN_BYTES", "require_disk", "require_memory", "require_no_swap"]
 
 MARGIN_BYTES = 256 << 20
 _MEMORY = "/proc/meminfo"
+_SWAPS, _CGROUPS = "/proc/swaps", "/sys/fs/cgroup"
+_IN_MEMORY = "/dev/zram"
 
 
 def main(given: str) -> None:
@@ -25,9 +29,9 @@ def main(given: str) -> None:
     """
     asked = json.loads(given)
     missing = []  # type: list[str]
-    required = [partial(require_disk, asked["folder"], asked["bytes"])]
+    required: list[Callable[[], None]] = [partial(require_disk, asked["folder"], asked["bytes"])]
     if asked["memory"]:
-        required.insert(0, partial(require_memory, asked["memory"]))
+        required[:0] = [partial(require_memory, asked["memory"]), require_no_swap]
     for require in required:
         try:
             require()
@@ -47,6 +51,26 @@ def require_memory(wanted: int) -> None:
     if available < needed:
         why = f": with less than {share.said} available, the kubelet evicts pods" if share.kept > MARGIN_BYTES else ""
         raise Failed(f"{available >> 20:,} MiB of memory are available, {needed >> 20:,} MiB are needed{why}")
+
+
+def require_no_swap() -> None:
+    """Raise Failed if a rehearsal's memory, which has Secrets, could be written to a disk that it doesn't remove them
+    from: its unit may use no swap, which only control groups of version 2 know.
+    """
+    try:
+        with open(_SWAPS, encoding="utf-8", errors="replace") as file:
+            devices = [line.split()[0] for line in file.readlines()[1:] if line.strip()]
+    except FileNotFoundError:
+        return  # a kernel without swap
+    places = [each for each in devices if not each.startswith(_IN_MEMORY)]
+    known = glob.glob(os.path.join(_CGROUPS, "memory.swap.max")) + glob.glob(
+        os.path.join(_CGROUPS, "*", "memory.swap.max")
+    )
+    if places and not known:
+        raise Failed(
+            f"the memory of a rehearsal, which has Secrets, could be written to {', '.join(places)}: this host's "
+            "control groups can't forbid swap (memory.swap.max is missing). Switch it off meanwhile: swapoff -a"
+        )
 
 
 def require_disk(folder: str, wanted: int) -> None:

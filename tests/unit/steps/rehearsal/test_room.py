@@ -190,3 +190,37 @@ def test_as_much_memory_is_left_as_the_kubelet_wants(
         room.require_memory(2 << 30)
     memory.write_text("MemTotal: 8388608 kB\nMemAvailable: 3145728 kB\n")
     room.require_memory(2 << 30)
+
+
+SWAPS = "Filename\tType\tSize\tUsed\tPriority\n"
+
+
+@pytest.mark.parametrize(
+    ("swaps", "group", "refused"),
+    [
+        (SWAPS, "", ""),
+        (f"{SWAPS}/dev/zram0 partition 1 0 100\n", "", ""),
+        (f"{SWAPS}/dev/sda2 partition 1 0 -2\n/swapfile file 1 0 -3\n", "", "/dev/sda2, /swapfile: "),
+        (f"{SWAPS}/dev/sda2 partition 1 0 -2\n", "system.slice", ""),
+        (f"{SWAPS}/dev/sda2 partition 1 0 -2\n", ".", ""),
+        (None, "", ""),
+    ],
+)
+def test_no_memory_of_a_rehearsal_can_be_written_to_a_disk(
+    swaps: str | None, group: str, refused: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its unit has `MemorySwapMax=0`, which systemd ignores where the kernel has no such limit: what it was asked for
+    proves nothing.
+    """
+    monkeypatch.setattr(room, "_SWAPS", str(tmp_path / "swaps"))
+    monkeypatch.setattr(room, "_CGROUPS", str(tmp_path / "cgroup"))
+    (tmp_path / "cgroup" / group).mkdir(parents=True)
+    if group:
+        (tmp_path / "cgroup" / group / "memory.swap.max").touch()
+    if swaps is not None:
+        (tmp_path / "swaps").write_text(swaps)
+    if not refused:
+        room.require_no_swap()
+        return
+    with pytest.raises(Failed, match=f"which has Secrets, could be written to {refused}.* swapoff -a"):
+        room.require_no_swap()
