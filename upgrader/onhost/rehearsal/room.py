@@ -74,20 +74,16 @@ def require_no_swap() -> None:
 
 
 def require_disk(folder: str, wanted: int) -> None:
-    """Raise Failed unless the disk of this folder, which may be missing yet, has so many bytes free, and some more: as
-    many as a kubelet wants, if it uses the same disk.
+    """Raise Failed unless the disk of this folder, which may be missing yet, has so many bytes free, and some more for
+    logs, of which etcd allocates much beforehand; and beside all of them, as many as a kubelet wants, if it uses the
+    same disk.
     """
     there = folder
     while not os.path.isdir(there):
         there = os.path.dirname(there)
     disk = shutil.disk_usage(there)
-    if disk.free < wanted + MARGIN_BYTES:
-        raise Failed(
-            f"{folder} has {disk.free >> 20:,} MiB of free space, {(wanted + MARGIN_BYTES) >> 20:,} MiB are needed"
-        )
     share = kubelets_share(there, disk.total)
-    if disk.free < wanted + share.kept:
-        raise Failed(
-            f"{folder} has {disk.free >> 20:,} MiB of free space, {(wanted + share.kept) >> 20:,} MiB are needed: with "
-            f"less than {share.said} free, the kubelet evicts pods, or removes images"
-        )
+    needed = wanted + MARGIN_BYTES + share.kept
+    if disk.free < needed:
+        why = f": with less than {share.said} free, the kubelet evicts pods, or removes images" if share.kept else ""
+        raise Failed(f"{folder} has {disk.free >> 20:,} MiB of free space, {needed >> 20:,} MiB are needed{why}")

@@ -32,6 +32,8 @@ _COPIES = 4
 """Of the database: its snapshot, what is restored of it, and that of each version."""
 _SENT_COPIES = 2
 """Where another machine compares."""
+_LOGS_BYTES = 256 << 20
+"""Of two etcds, each of which allocates a file of 64 MiB for what it writes ahead, and the next one."""
 _ROOM_SECONDS = 60.0
 
 
@@ -79,7 +81,7 @@ class Rehearsal:
         for member in members:
             asked = {
                 "folder": member.work_place,
-                "bytes": copies * tools.database_bytes(member),
+                "bytes": copies * tools.database_bytes(member) + _LOGS_BYTES,
                 "memory": memory,
             }
             try:

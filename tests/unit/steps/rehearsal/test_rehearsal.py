@@ -145,7 +145,7 @@ def test_a_controller_without_room_is_left_alone(monkeypatch: pytest.MonkeyPatch
     machine.lacking["controller-1"] = "3,000 MiB of free space, 4,000 MiB are needed"
     result = Rehearsal(machine, (HOST, other.host)).run(SERVERS, notes.append)
     assert result.controller == "controller-2"
-    assert machine.rooms == [{"folder": "/var/lib/etcd/upgrader", "bytes": 4000, "memory": 2 << 30}] * 2
+    assert machine.rooms == [{"folder": "/var/lib/etcd/upgrader", "bytes": 4000 + (256 << 20), "memory": 2 << 30}] * 2
     assert notes[0] == "controller-1: 3,000 MiB of free space, 4,000 MiB are needed"
     machine.lacking["controller-2"] = "no memory"
     monkeypatch.setattr(rehearsal, "prove_any", lambda *_: pytest.fail("a snapshot was taken"))

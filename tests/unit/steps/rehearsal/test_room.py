@@ -17,8 +17,8 @@ TOTAL = 100 << 30
 
 @pytest.fixture(autouse=True)
 def disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Of 100 GiB, with 14 GiB free, which the kubelet uses, too, and containerd another one."""
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=14 << 30, total=TOTAL))
+    """Of 100 GiB, with 14.25 GiB free, which the kubelet uses, too, and containerd another one."""
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=57 << 28, total=TOTAL))
     monkeypatch.setattr(kubelets_share, "_FOLDER", str(tmp_path))
     monkeypatch.setattr(kubelets_share, "_CONTAINERD", "/proc")
     kubelet(monkeypatch, tmp_path / "missing")
@@ -38,7 +38,7 @@ def test_copies_that_would_have_pods_evicted_are_refused(tmp_path: Path) -> None
     """Etcd's data is on the kubelet's disk, unless it has one of its own."""
     room.require_disk(str(tmp_path / "missing" / "yet"), 4 << 30)
     with pytest.raises(
-        Failed, match="14,336 MiB of free space, 15,360 MiB are needed: with less than 10 % free, the k"
+        Failed, match="14,592 MiB of free space, 15,616 MiB are needed: with less than 10 % free, the k"
     ):
         room.require_disk(str(tmp_path), 5 << 30)
 
@@ -48,9 +48,9 @@ def test_more_of_the_disk_of_images_is_left(kubelet: str, tmp_path: Path, monkey
     """Most nodes have one disk for both, and the higher limit holds; images may have one without the kubelet's."""
     monkeypatch.setattr(kubelets_share, "_CONTAINERD", str(tmp_path))
     monkeypatch.setattr(kubelets_share, "_FOLDER", kubelet or str(tmp_path))
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=19 << 30, total=TOTAL))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=77 << 28, total=TOTAL))
     room.require_disk(str(tmp_path), 4 << 30)
-    with pytest.raises(Failed, match="20,480 MiB are needed: with less than 15 % free, the kubelet evicts pods"):
+    with pytest.raises(Failed, match="20,736 MiB are needed: with less than 15 % free, the kubelet evicts pods"):
         room.require_disk(str(tmp_path), 5 << 30)
     monkeypatch.setattr(kubelets_share, "_FOLDER", "/nowhere")
     room.require_disk(str(tmp_path), 18 << 30)
@@ -63,34 +63,34 @@ def test_a_disk_that_is_not_the_kubelets_may_be_used(
     """Nothing is evicted for it: on a disk of etcd's own, and on a host without a kubelet."""
     monkeypatch.setattr(kubelets_share, "_FOLDER", kubelet)
     room.require_disk(str(tmp_path), 13 << 30)
-    with pytest.raises(Failed, match="14,336 MiB of free space, 14,592 MiB are needed"):
-        room.require_disk(str(tmp_path), 14 << 30)
+    with pytest.raises(Failed, match=r"14,592 MiB of free space, 15,616 MiB are needed$"):
+        room.require_disk(str(tmp_path), 15 << 30)
 
 
 @pytest.mark.parametrize(
     ("text", "flags", "needed", "said"),
     [
-        ("evictionHard:\n  memory.available: 5%\n  nodefs.available: 12%\nother: 1\n", {}, "12,288", "12 %"),
-        ('evictionHard:\n  "nodefs.available": "20Gi"  # much\n', {}, "20,480", "20Gi"),
-        ("evictionHard: {memory.available: 100Mi, nodefs.available: 15%}\n", {}, "15,360", "15 %"),
-        ('{"kind":"KubeletConfiguration","evictionHard":{"nodefs.available":"15%"}}', {}, "15,360", "15 %"),
+        ("evictionHard:\n  memory.available: 5%\n  nodefs.available: 12%\nother: 1\n", {}, "12,544", "12 %"),
+        ('evictionHard:\n  "nodefs.available": "20Gi"  # much\n', {}, "20,736", "20Gi"),
+        ("evictionHard: {memory.available: 100Mi, nodefs.available: 15%}\n", {}, "15,616", "15 %"),
+        ('{"kind":"KubeletConfiguration","evictionHard":{"nodefs.available":"15%"}}', {}, "15,616", "15 %"),
         (
             "evictionSoft:\n  # 1%\n\n  nodefs.available: 18%\nevictionHard:\n  nodefs.available: 1%\n",
             {},
-            "18,432",
+            "18,688",
             "18",
         ),
-        ("# evictionHard:\n#   nodefs.available: 1%\n", {}, "10,240", "10 %"),
+        ("# evictionHard:\n#   nodefs.available: 1%\n", {}, "10,496", "10 %"),
         (
             "evictionHard:\n  # nodefs.available: 1%\n  memory.available: 1% # nodefs.available: 1%\n",
             {},
-            "10,240",
+            "10,496",
             "10 %",
         ),
-        ("evictionMinimumReclaim:\n  nodefs.available: 50Gi\n", {}, "10,240", "10 %"),
-        ("evictionHard:\n  nodefs.available: unreadable\n", {}, "10,240", "10 %"),
-        ("", {"eviction_hard": "memory.available<1Gi,nodefs.available<16%"}, "16,384", "16 %"),
-        ("", {"eviction_soft": "nodefs.available<20G"}, "19,073", "20G"),
+        ("evictionMinimumReclaim:\n  nodefs.available: 50Gi\n", {}, "10,496", "10 %"),
+        ("evictionHard:\n  nodefs.available: unreadable\n", {}, "10,496", "10 %"),
+        ("", {"eviction_hard": "memory.available<1Gi,nodefs.available<16%"}, "16,640", "16 %"),
+        ("", {"eviction_soft": "nodefs.available<20G"}, "19,329", "20G"),
     ],
 )
 def test_as_much_is_left_free_as_the_kubelets_own_configuration_wants(
@@ -113,7 +113,7 @@ def test_less_is_left_free_where_the_kubelet_wants_less(tmp_path: Path, monkeypa
     file.write_text("evictionHard:\n  nodefs.available: 1Gi\n")
     kubelet(monkeypatch, file)
     room.require_disk(str(tmp_path), 13 << 30)
-    with pytest.raises(Failed, match="14,848 MiB are needed: with less than 1Gi free"):
+    with pytest.raises(Failed, match="15,104 MiB are needed: with less than 1Gi free"):
         room.require_disk(str(tmp_path), 27 << 29)
 
 
@@ -161,7 +161,7 @@ def test_all_that_is_missing_is_told_at_once(tmp_path: Path, capsys: pytest.Capt
     asked = {"folder": str(tmp_path), "bytes": 5 << 30, "memory": 1 << 60}
     room.main(json.dumps(asked))
     said = json.loads(capsys.readouterr().out)["failed"]
-    assert "of memory are available" in said and "; " in said and "15,360 MiB are needed" in said
+    assert "of memory are available" in said and "; " in said and "15,616 MiB are needed" in said
     room.main(json.dumps({**asked, "bytes": 1, "memory": 0}))
     assert json.loads(capsys.readouterr().out) == {}
 
