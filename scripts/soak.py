@@ -96,7 +96,11 @@ PARTS: Mapping[str, Part] = {
             "interrupted_lab",
             "snapshot",
         ),
-        ("pytest -m every_moment tests/unit", "bench.recovery --only none --cuts {rounds}"),
+        (
+            "pytest -m every_moment tests/unit",
+            "pytest -m soak tests/e2e/test_upgrade.py",
+            "bench.recovery --only none --cuts {rounds}",
+        ),
     ),
     "checkpointer": Part(
         "The pod-checkpointer: Secrets, images, its commands, power cuts in its own rollout",
@@ -121,6 +125,7 @@ PARTS: Mapping[str, Part] = {
             "rollback",
             "wrong_api",
         ),
+        ("pytest -m soak tests/e2e/test_bad_input.py tests/e2e/test_releases.py tests/e2e/test_trial.py",),
     ),
     "others": Part(
         "Others who change the cluster meanwhile: GitOps, pipelines, policies, people; a laptop that sleeps, a VPN",

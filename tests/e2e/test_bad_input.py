@@ -243,7 +243,8 @@ def test_key_that_does_not_open_a_backup(folder: Path, command: tuple[str, ...])
         assert "AGE-SECRET-KEY-1" not in ended.stderr.replace("AGE-SECRET-KEY-1…", "")
         return ended.stderr
 
-    assert str(backup) in said(keys.other)
+    of_another = said(keys.other)
+    assert str(backup) in of_another and "the identity matches no recipient" in of_another, of_another
     keys.other.write_text("# a comment\nnot a key\n")
     assert f"{keys.other}:2: this line is not an age private key" in said(keys.other)
     keys.identity.chmod(0o644)
@@ -282,6 +283,7 @@ def assert_refused_untouched(cluster: LabCluster, *arguments: str, words: list[s
     assert cluster.runs() == runs
 
 
+@pytest.mark.soak
 def test_flag_that_kube_apiserver_does_not_know(cluster: LabCluster) -> None:
     """It is told before anything changes, with its name; nobody has to watch a new instance crash for that."""
     before = cluster.manifests()

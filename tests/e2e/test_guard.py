@@ -18,7 +18,7 @@ from upgrader.ports import Kind
 
 CHART = Path(__file__).parents[2] / "charts" / "guard"
 NAMESPACES = Kind("v1", "namespaces", namespaced=False)
-DEPLOYMENTS, SETS, PODS = Kind("apps/v1", "deployments"), Kind("apps/v1", "statefulsets"), Kind("v1", "pods")
+SETS, PODS = Kind("apps/v1", "statefulsets"), Kind("v1", "pods")
 
 
 @pytest.fixture
@@ -93,8 +93,8 @@ def shrink(cluster: LabCluster, name: str) -> str:
 
 
 def test_zones_are_rolled_and_a_label_keeps_replicas(guarded: LabCluster) -> None:
-    """v2 goes through three zones, each Ready before the next one's pod goes. What has the label doesn't shrink; with
-    guard gone that is refused, too; `upgrader guard off` lets it, and `on` waits until guard is back.
+    """v2 goes through three zones, each Ready before the next one's pod goes. What has the label doesn't shrink, until
+    `upgrader guard off` lets it; after `guard on` it doesn't again. tests/contract/guard has a guard that is gone.
     """
     cluster = guarded
     tools = next(n for i in _images(cluster) for n in i if "/tools:" in n)
@@ -113,17 +113,10 @@ def test_zones_are_rolled_and_a_label_keeps_replicas(guarded: LabCluster) -> Non
     until(
         "a refusal", lambda: "is not allowed because it has the label" in shrink(cluster, "db-a"), timeout_seconds=120
     )
-    cluster.kube.patch(DEPLOYMENTS, "guard", {"spec": {"replicas": 0}}, "guard")
-    until("guard to be gone", lambda: not cluster.kube.list(PODS, "guard"), timeout_seconds=120)
-    until("the API server to miss it", lambda: "failed calling webhook" in shrink(cluster, "db-a"), timeout_seconds=120)
     ended = cluster.upgrader("guard", "off")
     assert ended.exit_code == 0, ended
     assert ended.stderr.count("off: ") == 4, "no-downscale and hold, each by object and by scale"
     until("no refusal", lambda: shrink(cluster, "db-a") == "", timeout_seconds=120)
-    refused = cluster.upgrader("guard", "on")
-    assert refused.exit_code == 3 and "stays off" in refused.stderr, refused
-    cluster.kube.patch(DEPLOYMENTS, "guard", {"spec": {"replicas": 2}}, "guard")
-    until("guard to be back", lambda: _ready(cluster) == 2, timeout_seconds=120)
     ended = cluster.upgrader("guard", "on")
     assert ended.exit_code == 0, ended
     until(
@@ -134,8 +127,3 @@ def test_zones_are_rolled_and_a_label_keeps_replicas(guarded: LabCluster) -> Non
 def _images(cluster: LabCluster) -> list[list[str]]:
     nodes: Any = cluster.kube.list(Kind("v1", "nodes", namespaced=False))
     return [image["names"] for node in nodes for image in node["status"]["images"]]
-
-
-def _ready(cluster: LabCluster) -> int:
-    found: Any = cluster.kube.get(DEPLOYMENTS, "guard", "guard")
-    return int(found["status"].get("readyReplicas") or 0)

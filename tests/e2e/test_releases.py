@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from testkit.lab_cluster import OLD, LabCluster
 
 
+@pytest.mark.soak
 def test_release_that_was_uninstalled_is_installed_again(cluster: LabCluster) -> None:
     """A release that was removed by hand is planned as an install, and the run installs it."""
     cluster.helm("uninstall", "pod-checkpointer")

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from testkit.lab_cluster import OLD, TARGET, LabCluster
@@ -46,6 +47,7 @@ def test_programs_that_read_their_flags_and_files(cluster: LabCluster) -> None:
     assert cluster.troubles(OLD) == []
 
 
+@pytest.mark.soak
 def test_programs_that_refuse_are_quoted(cluster: LabCluster) -> None:
     """A wrong flag, a feature gate of another type, and a broken file for each of two flags."""
     cluster.on_controller("sh", "-c", f"echo 'kind: Nonsense' > {_POLICY}")

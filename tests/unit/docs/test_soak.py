@@ -36,6 +36,17 @@ def test_each_test_of_the_soak_is_in_one_part() -> None:
     assert Counter(name for part in PARTS.values() for name in part.tests) == Counter(files)
 
 
+def test_each_file_that_has_the_mark_is_in_one_command() -> None:
+    """A test that `make test` leaves out for its mark, in another folder than tests/soak, is run by one part."""
+    tests = [path for folder in ("contract", "e2e") for path in (REPOSITORY / "tests" / folder).rglob("test_*.py")]
+    marked = [path for path in tests if "mark.soak" in path.read_text()]
+    begin = "pytest -m soak "
+    commands = [each for part in PARTS.values() for each in part.commands if each.startswith(begin)]
+    places = [REPOSITORY / word for each in commands for word in each.removeprefix(begin).split()]
+    assert all(place.exists() for place in places)
+    assert {path: sum(path.is_relative_to(place) for place in places) for path in marked} == dict.fromkeys(marked, 1)
+
+
 def test_page_is_current() -> None:
     """docs/soak.md is what `make docs` makes from the recorded results."""
     changelog = (REPOSITORY / "CHANGELOG.md").read_text()
