@@ -165,6 +165,7 @@ PARTS: Mapping[str, Part] = {
     "fleet": Part(
         "Fleets: what a campaign decides, in 100,000 random histories; two clusters upgraded by Jobs of a third",
         ("fleet_histories", "fleet_killed", "fleet_jobs"),
+        ("pytest -m soak tests/contract/test_fleet_jobs.py",),
     ),
     "guard": Part(
         "guard on real machines, and its tutorials; each right that it is given taken away once",

@@ -76,7 +76,7 @@ RIGHTS = (
     *("get namespaces", "list secrets", "create secrets", "patch secrets", "create jobs", "get jobs", "get pods/log"),
     *("list pods", "delete secrets", "list jobs", "watch jobs"),
 )
-"""All that the chart gives the coordinator; each is taken away by a test."""
+"""All that the chart gives the coordinator; each is taken away by a test, one of them in `make test`."""
 _NUMBERS = count(20260101)
 """A campaign's day: names of Jobs are its, and they share an API server."""
 
@@ -445,7 +445,9 @@ def test_management_cluster_is_no_member(hub: Hub, site: Site) -> None:
             replace(executor, fleet=replace(executor.fleet, clusters=clusters)).check()
 
 
-@pytest.mark.parametrize("right", RIGHTS)
+@pytest.mark.parametrize(
+    "right", [pytest.param(each, marks=[pytest.mark.soak] if each != "create jobs" else []) for each in RIGHTS]
+)
 def test_right_that_is_missing_is_named(hub: Hub, site: Site, right: str) -> None:
     """From a Job's beginning to its end, each right of the chart is used: without it, the campaign names it."""
     verb, _, resource = right.partition(" ")

@@ -218,7 +218,7 @@ def test_one_pod_that_refuses_keeps_all(pair: Pair, service: PodService, tmp_pat
             assert scaled(pair.kube, a, 1, subresource="scale") == "" and replicas(pair, a) == 1
 
 
-@pytest.mark.parametrize("number", range(4))
+@pytest.mark.parametrize("number", [1, *(pytest.param(each, marks=pytest.mark.soak) for each in (0, 2, 3))])
 def test_of_two_zones_at_once_one_is_allowed_whoever_is_killed(
     pair: Pair, service: PodService, tmp_path: Path, number: int
 ) -> None:
