@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from testkit.ansible_forks import AnsibleForks
 from tests.unit.gates.availability.server import TOKEN, ApiServer, Listener
 from upgrader.model.redaction.known_secrets import KNOWN
 
@@ -88,3 +89,13 @@ def _no_fsync() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(os, "fsync", lambda _: None)
         yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _ansible_is_imported_once() -> Iterator[None]:
+    """And not for each inventory, which takes half a second of a processor: tests of the test kit compare the two."""
+    forks = AnsibleForks()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("upgrader.config.inventory.subprocess", forks)
+        yield
+    forks.close()
