@@ -96,11 +96,7 @@ PARTS: Mapping[str, Part] = {
             "interrupted_lab",
             "snapshot",
         ),
-        (
-            "pytest -m every_moment tests/unit",
-            "pytest -m soak tests/e2e/test_upgrade.py",
-            "bench.recovery --only none --cuts {rounds}",
-        ),
+        ("pytest -m every_moment tests/unit", "bench.recovery --only none --cuts {rounds}"),
     ),
     "checkpointer": Part(
         "The pod-checkpointer: Secrets, images, its commands, power cuts in its own rollout",

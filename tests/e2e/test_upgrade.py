@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from testkit.api_load import ApiLoad
 from testkit.lab_cluster import OLD, RELEASES, TARGET, LabCluster
 from testkit.versions import kubeadms_version
@@ -72,7 +70,6 @@ def test_second_run_changes_nothing(upgraded_cluster: LabCluster) -> None:
     assert upgraded_cluster.releases() == before
 
 
-@pytest.mark.soak
 def test_power_cut_after_the_upgrade(upgraded_cluster: LabCluster) -> None:
     """After a power cut of the only controller the upgraded control plane recovers by itself."""
     upgraded_cluster.cut_power()
