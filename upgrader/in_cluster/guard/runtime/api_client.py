@@ -118,10 +118,11 @@ class Api:
     ) -> Page[Kept]:
         """Some objects of a list, each of which `keep` gets before the next one is read; see `listing` for all of them.
 
-        `limit` 0: all at once. `query` has labelSelector and fieldSelector. Raises AnswerTooLarge for a limit above 1.
+        `limit` 0: all at once, or as many as the server gives. `query` has labelSelector and fieldSelector. Raises
+        AnswerTooLarge for a limit above 1.
         """
         path = resource.path(namespace)
-        asked = {**query, "limit": str(limit), "continue": token} if limit else query
+        asked = {**query, "limit": str(limit or ""), "continue": token}
         found, size, reader = list[Kept](), 0, JsonList()
         timeout = aiohttp.ClientTimeout(
             total=_LIST_SECONDS, sock_connect=self._timeout_seconds, sock_read=self._timeout_seconds

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
-from upgrader.in_cluster.guard.guard_errors import ApiAway, ApiRefused, VersionGone
+from upgrader.in_cluster.guard.guard_errors import ApiAway, ApiRefused, GuardError, VersionGone
 from upgrader.in_cluster.guard.logs import LOG
 from upgrader.in_cluster.guard.runtime.api_client import Api
 from upgrader.in_cluster.guard.runtime.backoff import Backoff
@@ -69,6 +69,8 @@ class Informer(Generic[Kept]):
         self._listeners: list[Change[Kept]] = []
         self._version = ""
         self._contact: float | None = None
+        self._forgotten = False
+        """Whether the server has forgotten a moment, and no watch has told anything since, or lasted."""
         self.synced = asyncio.Event()
         """Set once everything was listed for the first time."""
 
@@ -112,21 +114,27 @@ class Informer(Generic[Kept]):
                 if not self._version or self.why_not:  # a watch could take another minute to tell anything
                     await self._list()
                 await self._watch()
-            except VersionGone:
+            except VersionGone as error:
                 LOG.info("listing again", extra={"resource": self.name})
                 self._version = ""
+                if self._forgotten:  # and it does so at once: lists without a pause are more than it can bear
+                    await self._pause(error)
+                self._forgotten = True
             except (ApiAway, ApiRefused) as error:
-                seconds = self._backoff.next_seconds()
-                LOG.warning(
-                    "can't follow", extra={"resource": self.name, "reason": str(error), "again_in": round(seconds, 1)}
-                )
-                await asyncio.sleep(seconds)
+                await self._pause(error)
+
+    async def _pause(self, error: GuardError) -> None:
+        seconds = self._backoff.next_seconds()
+        LOG.warning("can't follow", extra={"resource": self.name, "reason": str(error), "again_in": round(seconds, 1)})
+        await asyncio.sleep(seconds)
 
     async def _list(self) -> None:
         begun = self._clock()
         items, version = await everything(self._api, self._resource, self._namespace, self._query, self._listed)
         found = dict(items)
-        self._heard(begun)
+        self._contact = begun
+        if not self._forgotten:
+            self._backoff.reset()
         gone = self._objects.keys() - found.keys()
         for key in gone:
             self._set(key, "", None)
@@ -142,15 +150,19 @@ class Informer(Generic[Kept]):
     async def _watch(self) -> None:
         begun, before = self._clock(), self._version
         seconds = random.randint(_WATCH_SECONDS * 3 // 4, _WATCH_SECONDS)  # noqa: S311 - so that not all end at once
-        async for event in self._api.watch(
-            self._resource, self._namespace, self._query, version=self._version, seconds=seconds
-        ):
-            item = event["object"]
-            if event["type"] != "BOOKMARK":
-                self._set(_key(item), version_of(item), None if event["type"] == "DELETED" else self._keep(item))
-            if version_of(item) != self._version:
-                self._version = version_of(item)
-                self._heard(self._clock())
+        try:
+            async for event in self._api.watch(
+                self._resource, self._namespace, self._query, version=self._version, seconds=seconds
+            ):
+                item = event["object"]
+                if event["type"] != "BOOKMARK":
+                    self._set(_key(item), version_of(item), None if event["type"] == "DELETED" else self._keep(item))
+                if version_of(item) != self._version:
+                    self._version = version_of(item)
+                    self._heard(self._clock())
+        finally:
+            if self._clock() - begun >= _SHORT_SECONDS:
+                self._forgotten = False
         if self._version != before:
             return
         if self._clock() - begun < _SHORT_SECONDS:
@@ -159,7 +171,7 @@ class Informer(Generic[Kept]):
         self._version = ""
 
     def _heard(self, at: float) -> None:
-        self._contact = at
+        self._contact, self._forgotten = at, False
         self._backoff.reset()
 
     def _set(self, key: Key, version: str, after: Kept | None) -> None:
