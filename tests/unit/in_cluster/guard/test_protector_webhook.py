@@ -262,6 +262,8 @@ def test_an_eviction_of_a_pod_that_is_certainly_gone_is_404(is_own: bool) -> Non
             assert (await world.ask(deletion("x", "4"))).allowed
         answer = await world.ask(eviction("gone", "5"))
         assert (answer.code, "kubeconfig" in answer.message) == (404, False)
+        # Where two clusters have the same workerCellId, this is all that the second one's user sees.
+        assert answer.message.endswith("or another cluster's API server calls this cell's path")
 
     run(test)
 
@@ -274,6 +276,41 @@ def test_a_pod_of_another_uid_is_not_reserved() -> None:
         old = pod("x", namespace="shop", uid="former")
         assert (await world.ask(deletion("x", oldObject=old))).code == 409
         assert uids(world.api, "a") == []
+
+    run(test)
+
+
+def on_condition(name: str, **wanted: str) -> AdmissionRequest:
+    """An eviction, as Karpenter sends it: of the pod that has this uid or resourceVersion."""
+    body = {"kind": "Eviction", "metadata": {"name": name}, "deleteOptions": {"preconditions": wanted}}
+    return eviction(name, object=body)
+
+
+def test_an_eviction_of_another_state_of_the_pod_takes_no_place() -> None:
+    """The API server is going to refuse it, as the pod has another UID or resourceVersion by now: for a minute, it
+    would keep the place from a pod that may go. What is as the client has it goes.
+    """
+
+    async def test(world: World) -> None:
+        await world.begin(protector(2, cells={"a": counted(3)}), pod("x"), pod("y"))
+        version = world.api.objects[PODS.path("shop", "x")]["metadata"]["resourceVersion"]
+        for wanted in ({"uid": "former"}, {"resourceVersion": "1"}, {"uid": "uid-x", "resourceVersion": "1"}):
+            refused = await world.ask(on_condition("x", **wanted))
+            assert (refused.code, list(wanted.values())[-1] in refused.message) == (409, True)
+            assert uids(world.api, "a") == []
+        assert (await world.ask(on_condition("x", uid="uid-x", resourceVersion=version))).allowed
+        assert uids(world.api, "a") == ["uid-x"]
+
+    run(test)
+
+
+@pytest.mark.parametrize("options", [{}, {"preconditions": None}, {"preconditions": {"uid": None}}, "no", None])
+def test_an_eviction_without_conditions_goes(options: Any) -> None:
+    """Whatever stands there: what an API server sends has a type, and what others send takes a pod's own place."""
+
+    async def test(world: World) -> None:
+        await world.begin(protector(2, cells={"a": counted(3)}), pod("x"))
+        assert (await world.ask(eviction("x", object={"metadata": {"name": "x"}, "deleteOptions": options}))).allowed
 
     run(test)
 

@@ -113,6 +113,19 @@ def test_a_dry_run_of_an_eviction_reserves_nothing() -> None:
     run(test)
 
 
+@pytest.mark.parametrize("wanted", [{"uid": "former"}, {"resourceVersion": "1"}])
+def test_an_eviction_of_another_state_of_the_pod_takes_no_place(wanted: dict[str, str]) -> None:
+    """The API server refuses it itself, after all webhooks: for a minute, no other zone's pod could go."""
+
+    async def test(world: World) -> None:
+        body = {"deleteOptions": {"preconditions": wanted}}
+        (warning,) = (await world.budgets.evict(review("a-0", object=body))).warnings
+        assert next(iter(wanted.values())) in warning and world.reserved() == set()
+        assert (await world.budgets.evict(review("b-0"))).allowed
+
+    run(test)
+
+
 def test_what_is_none_of_ours_is_let_through() -> None:
     """A namespace without budgets isn't even read; a pod that isn't there, or in no budget, takes no place."""
 

@@ -29,6 +29,7 @@ __all__ = [
     "names_an_object",
     "parse",
     "review",
+    "unmet_precondition",
 ]
 
 API_VERSION = "admission.k8s.io/v1"
@@ -180,6 +181,23 @@ def _evicts_nothing(request: Mapping[str, Any], new: Mapping[str, Any] | None) -
         return False
     options = new.get("deleteOptions")
     return isinstance(options, dict) and options.get("dryRun") == ["All"]
+
+
+def unmet_precondition(request: AdmissionRequest, item: Mapping[str, Any]) -> str:
+    """What the pod of an eviction should have and doesn't, such as "the UID …"; "" if nothing. `item`: the API's pod.
+
+    The API server looks at an eviction's preconditions after it has asked all webhooks. As no pod gets a UID or
+    resourceVersion back that it had before, it is certain that it refuses. Before a deletion, it looks first.
+    """
+    options = (request.object or {}).get("deleteOptions") if request.subresource == "eviction" else None
+    wanted = options.get("preconditions") if isinstance(options, dict) else None
+    if not isinstance(wanted, dict):
+        return ""
+    for key, name in (("uid", "UID"), ("resourceVersion", "resourceVersion")):
+        value = wanted.get(key)
+        if isinstance(value, str) and value != item["metadata"].get(key):
+            return f"the {name} {_one_line(value[:_MOST_UID])}"
+    return ""
 
 
 def _mapping(parent: Mapping[str, Any], key: str) -> Mapping[str, Any] | None:

@@ -16,6 +16,7 @@ from upgrader.in_cluster.guard.core.admission import (
     NotAnAdmissionReview,
     allow,
     deny,
+    unmet_precondition,
 )
 from upgrader.in_cluster.guard.core.ledger import Judgement, Request, refusal
 from upgrader.in_cluster.guard.core.protector import (
@@ -176,9 +177,14 @@ class CellWebhook:
             if judged := self._without_asking(told, selecting):
                 return judged
         # Any client that reaches the port can forge a request: nothing is written for a pod that the API doesn't have.
-        found = await self._pod(request.namespace, told.name if told is not None else request.name)
+        name = told.name if told is not None else request.name
+        item = await self._worker.get(PODS, name, request.namespace)
+        found = None if item is None else pod(item)
         if found is None or (told is not None and found.uid != told.uid):
-            return Judgement(self._missing(request, told), "NotFound")
+            gone = NOT_FOUND if told is None else CONFLICT
+            return Judgement(self._missing(request, name, f"the UID {told.uid}" if told else "", gone), "NotFound")
+        if item is not None and (unmet := unmet_precondition(request, item)):
+            return Judgement(self._missing(request, name, unmet, CONFLICT), "NotFound")
         self._is_right = self._is_right or told is not None  # no two clusters have a pod of the same UID
         if judged := lost_already(found, eviction=told is None):
             return judged
@@ -221,21 +227,17 @@ class CellWebhook:
         except TimeoutError:
             return None
 
-    def _missing(self, request: AdmissionRequest, told: Pod | None) -> Answer:
-        """The answer about a pod that is gone, for which the API server asks again: or the kubeconfig of the cell is
-        another cluster's, where nothing is known of its pods. Of an eviction of a pod that is gone, the API server
-        would say 404, which drains take for done: it is said only where it is certainly true.
+    def _missing(self, request: AdmissionRequest, name: str, state: str, code: int) -> Answer:
+        """The answer about a pod that is gone, or was replaced or changed: it has no such UID or resourceVersion
+        (`state`). The API server asks again, or would refuse with `code` itself: or two clusters have been confused,
+        and nothing is known of the pod. Of an eviction of a pod that is gone, the API server would say 404, which
+        drains take for done: it is said only where guard certainly reads the cell's own cluster.
         """
-        which = f"pod {request.namespace}/{told.name if told is not None else request.name}"
-        uid = f" with the UID {told.uid}" if told is not None else ""
-        where = f"the cluster that guard reads for the cell {self._cell} has no {which}{uid}"
+        which = f"pod {request.namespace}/{name}{f' with {state}' if state else ''}"
+        where = f"the cluster that guard reads for the cell {self._cell} has no {which}: it was deleted or changed"
         if self._is_right:
-            return deny(NOT_FOUND if told is None else CONFLICT, f"{where}: it was deleted meanwhile")
-        return deny(CONFLICT, f"{where}: it was deleted meanwhile, or the kubeconfig of the cell is another cluster's")
-
-    async def _pod(self, namespace: str, name: str) -> Pod | None:
-        item = await self._worker.get(PODS, name, namespace)
-        return None if item is None else pod(item)
+            return deny(code, f"{where} meanwhile, or another cluster's API server calls this cell's path")
+        return deny(CONFLICT, f"{where} meanwhile, or the kubeconfig of the cell is another cluster's")
 
 
 async def unknown_cell(request: AdmissionRequest) -> Answer:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import replace
 
-from upgrader.in_cluster.guard.core.admission import AdmissionRequest, Answer, allow
+from upgrader.in_cluster.guard.core.admission import AdmissionRequest, Answer, allow, unmet_precondition
 from upgrader.in_cluster.guard.core.ledger import Judgement, Request, Reservation, settled
 from upgrader.in_cluster.guard.core.workloads import pod
 from upgrader.in_cluster.guard.core.zone_budget import budget_of, misdirected, validate
@@ -113,6 +113,8 @@ class ZoneBudgets:
         found = await self._api.get(PODS, request.name, namespace)
         if found is None:
             return Judgement(allow("the pod doesn't exist"), "pod-not-found")
+        if unmet := unmet_precondition(request, found):  # the API server itself refuses it
+            return Judgement(allow(f"the pod doesn't have {unmet}"), "pod-not-found")
         return await self._judged(Request(request.uid, pod(found), request.dry_run))
 
     async def _judged(self, request: Request) -> Judgement:
