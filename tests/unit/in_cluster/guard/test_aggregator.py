@@ -853,3 +853,85 @@ def test_a_pod_that_goes_while_its_protector_is_replaced_is_counted_no_more(monk
         assert world.counts() == (1, 1)
 
     run(test)
+
+
+NUMBER_AS_TEXT = {"cellID": "b", "aggregation": {"availableReplicas": "9", "totalReplicas": 9}}
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [[{"cellID": "c", **counted(2)}, NUMBER_AS_TEXT], [{"cellID": "c", **counted(2)}, {"cellID": ["b"]}, "b"]],
+    ids=["number", "name"],
+)
+def test_a_status_that_cannot_be_read_is_written_anew(cells: list[Any]) -> None:
+    """It is guard's own, and refuses all deletions in its namespace until somebody corrects it. First, a minute has to
+    pass, in which none is allowed: what was recorded there has happened by then, or never will. Its other cells and
+    conditions stay.
+    """
+
+    async def test(world: World) -> None:
+        broken = {"cells": cells, "conditions": [{"type": "Protects", "status": "True"}]}
+        put(world.api, {**protector(), "status": broken}, pod("x"))
+        await world.see()
+        assert world.cache.unreadable("shop")
+        await world.look()
+        world.now += 59.0
+        await world.look()
+        assert stored(world.api)["status"] == broken
+        put(world.api, stored(world.api))  # whatever else changes in it, it is still the same
+        await see(world.cache)
+        world.now += 1.0
+        await world.look()
+        await world.see()
+        assert not world.cache.unreadable("shop")
+        await world.look()
+        assert [each["cellID"] for each in stored(world.api)["status"]["cells"]] == ["a", "c"]
+        assert world.counts() == (1, 1) and stored(world.api)["status"]["conditions"] == broken["conditions"]
+
+    run(test)
+
+
+def test_a_status_that_is_no_status_is_written_anew() -> None:
+    """Neither an object, nor one with a list of cells."""
+
+    async def test(world: World) -> None:
+        for broken in ("none", {"cells": {"a": 1}}, {"cells": 3}):
+            put(world.api, {**protector(), "status": broken}, pod("x"))
+            await world.see()
+            await world.look()
+            world.now += 60.0
+            await world.look()
+            await world.see()
+            await world.look()
+            assert world.counts() == (1, 1)
+
+    run(test)
+
+
+def test_a_spec_that_cannot_be_read_is_left_to_its_owner() -> None:
+    """The spec is the user's; so is what has been corrected meanwhile, or what this replica may not lead for."""
+
+    async def test(world: World) -> None:
+        right, wrong = protector(cells={"b": counted(2)}), protector(cells={"b": NUMBER_AS_TEXT})
+        for broken in (protector(cells={"b": NUMBER_AS_TEXT}, minAvailable="1"), wrong):
+            put(world.api, broken)
+            await world.see()
+            await world.look()
+            world.now += 100.0
+            if broken["spec"] == right["spec"]:
+                put(world.api, right)
+            await world.look()
+            assert world.done("replace") == []
+        await see(world.cache)
+        put(world.api, broken)
+        await world.see()
+        await world.look()
+        world.now += 59.0
+        await world.look()
+        assert world.done("get") == [], "it was right meanwhile: the minute begins again"
+        world.now += 1.0
+        world.leadership.is_sure = False
+        await world.look()
+        assert world.done("replace") == []
+
+    run(test)

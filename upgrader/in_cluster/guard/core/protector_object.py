@@ -7,6 +7,7 @@ object is believed, as what it protects isn't known.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from upgrader.contract.times import micro_timestamp, seconds_of
@@ -14,7 +15,7 @@ from upgrader.in_cluster.guard.core.admission_history import bucket
 from upgrader.in_cluster.guard.core.protector import Cell, Counts, Protector, Tuning
 from upgrader.in_cluster.guard.core.selectors import Selector
 
-__all__ = ["InvalidProtector", "read", "status"]
+__all__ = ["InvalidProtector", "corrected", "read", "status"]
 
 _MOST_SINGLE, _LEAST_RATE = 200, 0.1
 """What a PodProtector's own tuning reaches: deletions that are recorded one by one, some 800 bytes each; seconds."""
@@ -33,6 +34,25 @@ def read(item: Mapping[str, Any], defaults: Tuning) -> Protector:
         raise InvalidProtector(f"{error.args[0]} is missing") from error
     except (AttributeError, TypeError, ValueError) as error:
         raise InvalidProtector(str(error)[:_LONGEST_REASON]) from error
+
+
+def corrected(item: Mapping[str, Any], defaults: Tuning) -> tuple[Protector, Mapping[str, Any]]:
+    """A protector whose status alone can't be read, with the cells that can, and the rest of its status; raises
+    `InvalidProtector` if its spec can't be read either.
+
+    What was allowed in the other cells is forgotten, as what they counted is: none of their pods counts until an
+    aggregator has listed them. So it may be stored only when nothing that was recorded there can happen any more.
+    """
+    before = item.get("status")
+    before = before if isinstance(before, dict) else {}
+    protector, cells, found = read({**item, "status": {}}, defaults), before.get("cells"), dict[str, Cell]()
+    for each in cells if isinstance(cells, list) else ():
+        try:
+            cell = _cell(each)
+        except (AttributeError, KeyError, TypeError, ValueError):
+            continue
+        found[cell.name] = cell
+    return replace(protector, cells=tuple(found[name] for name in sorted(found))), before
 
 
 def _read(item: Mapping[str, Any], defaults: Tuning) -> Protector:

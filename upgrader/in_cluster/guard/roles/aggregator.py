@@ -18,6 +18,7 @@ from typing import Any
 
 from upgrader.in_cluster.guard.core.admission_history import Bucket
 from upgrader.in_cluster.guard.core.aggregation import Aggregate, Seen, aggregate
+from upgrader.in_cluster.guard.core.ledger import SETTLED_AFTER
 from upgrader.in_cluster.guard.core.protector import Cell, Protector
 from upgrader.in_cluster.guard.core.protector_object import InvalidProtector, status
 from upgrader.in_cluster.guard.core.selectors import Selector
@@ -86,6 +87,8 @@ class Aggregator:
         self._noticed: dict[Key, dict[tuple[str, frozenset[str]], float]] = {}
         self._members: dict[Key, tuple[Selector, dict[str, Pod]]] = {}
         """The cached pods that each protector counts, with its selector: no protector has to search all pods."""
+        self._broken: dict[Key, float] = {}
+        """The protectors whose status can't be read, and since when that is known."""
         self._became_ready: dict[str, float] = {}
         self._left: OrderedDict[str, float] = OrderedDict()
         """The pods of which the API has said that they are gone, or go, and when: the cache may not know it yet."""
@@ -114,6 +117,8 @@ class Aggregator:
                         await synced.wait()
                     for held in self._protectors:
                         self._queue.add((held.protector.namespace, held.protector.name))
+                    for key in self._protectors.with_unreadable_status():
+                        self._queue.add(key)
                     room = asyncio.Semaphore(_AT_ONCE)
                     while True:
                         await room.acquire()
@@ -155,6 +160,10 @@ class Aggregator:
             self._became_ready[after.uid] = self._clock()
 
     def _protector_changed(self, key: Key) -> None:
+        if key in self._protectors.with_unreadable_status():
+            self._queue.add(key)
+        else:
+            self._broken.pop(key, None)
         if held := self._protectors.get(key):
             if key in self._members and self._members[key][0] != held.protector.aggregation:
                 del self._members[key]  # they aren't kept up to date from now on
@@ -196,6 +205,8 @@ class Aggregator:
     async def _reconcile(self, key: Key) -> None:
         """Raises ApiAway, ApiRefused, InvalidProtector."""
         held = self._protectors.get(key)
+        if held is None:
+            await self._correct(key)
         if held is None or self._pods is None:
             return
         item, protector = held.item, held.protector
@@ -229,6 +240,29 @@ class Aggregator:
             raise Conflict(f"{'/'.join(key)} was changed by other clients {_TRIES} times", 409)
         again = [_FRESH_SECONDS, *([_AGAIN_SECONDS] if found.cell.buckets else ())]
         self._queue.add(key, min([*again, *([found.again_in] if found.again_in is not None else ())]))
+
+    async def _correct(self, key: Key) -> None:
+        """Write a status anew that can't be read: while it is there, no webhook allows a deletion, so that after a
+        while none is left of those that were allowed before.
+        """
+        if key not in self._protectors.with_unreadable_status():
+            return
+        left = SETTLED_AFTER - (self._clock() - self._broken.setdefault(key, self._clock()))
+        if left > 0:
+            self._queue.add(key, left)
+            return
+        item = await self._core.get(POD_PROTECTORS, key[1], key[0])
+        if item is None:
+            return
+        try:
+            self._protectors.read(item)
+        except InvalidProtector as error:
+            protector, before = self._protectors.corrected(item)
+            if not self._leadership.sure():
+                raise ApiAway("this replica may have lost leadership") from error
+            content = status(protector, before)
+            await self._core.replace(POD_PROTECTORS, {**item, "status": content}, key[0], subresource="status")
+            LOG.warning("a PodProtector's status is written anew", extra={"of": "/".join(key), "reason": str(error)})
 
     def _aggregate(
         self, protector: Protector, read: Mapping[str, Pod | None], listed: Mapping[str, Pod] | None = None

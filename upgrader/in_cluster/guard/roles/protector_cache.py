@@ -9,7 +9,7 @@ from typing import Any
 
 from upgrader.in_cluster.guard.core.label_index import SelectorIndex
 from upgrader.in_cluster.guard.core.protector import Protector, Tuning
-from upgrader.in_cluster.guard.core.protector_object import read
+from upgrader.in_cluster.guard.core.protector_object import corrected, read
 from upgrader.in_cluster.guard.logs import LOG
 from upgrader.in_cluster.guard.runtime.api_client import Api
 from upgrader.in_cluster.guard.runtime.informer import Informer, Key, version_of
@@ -38,14 +38,21 @@ class Held:
 
 @dataclass(frozen=True)
 class Unreadable:
-    """A PodProtector that can't be read, and why: it isn't known which pods of its namespace it selects."""
+    """A PodProtector that can't be read, and why: it isn't known which pods of its namespace it selects.
+
+    `status_only`: its spec can be read, so that guard corrects it.
+    """
 
     namespace: str
     name: str
     why: str
+    status_only: bool = False
 
     def __str__(self) -> str:
-        return f"PodProtector {self.namespace}/{self.name} can't be read: {self.why}; correct it, or delete it"
+        remedy = "correct it, or delete it"
+        if self.status_only:
+            remedy = "the aggregator writes its status anew, a minute after it has seen it"
+        return f"PodProtector {self.namespace}/{self.name} can't be read: {self.why}; {remedy}"
 
 
 class ProtectorCache:
@@ -94,6 +101,11 @@ class ProtectorCache:
         """Why it isn't known which pods of a namespace are protected: one that can't be read; "" if all can."""
         return next(map(str, self._unreadable.get(namespace, {}).values()), "")
 
+    def with_unreadable_status(self) -> list[Key]:
+        """Those of which nothing but the status can't be read."""
+        found = (each for names in self._unreadable.values() for each in names.values())
+        return [(each.namespace, each.name) for each in found if each.status_only]
+
     def __iter__(self) -> Iterator[Held]:
         return (held for names in self._held.values() for held in names.values())
 
@@ -107,13 +119,25 @@ class ProtectorCache:
         held = self.get((meta.get("namespace", ""), meta["name"]))
         return held.protector if held is not None and held.item is item else read(item, self._defaults)
 
+    def corrected(self, item: Object) -> tuple[Protector, Mapping[str, Any]]:
+        """See `protector_object.corrected`."""
+        return corrected(item, self._defaults)
+
     def _kept(self, item: dict[str, Any]) -> Held | Unreadable:
         try:
             protector = read(item, self._defaults)
             return Held(_needed(item), protector)
         except ValueError as error:
             meta = item["metadata"]
-            return Unreadable(meta.get("namespace", ""), meta["name"], str(error))
+            return Unreadable(meta.get("namespace", ""), meta["name"], str(error), self._is_correctable(item))
+
+    def _is_correctable(self, item: Object) -> bool:
+        try:
+            corrected(item, self._defaults)
+            _needed(item)
+        except ValueError:
+            return False
+        return True
 
     def _set(self, before: Held | Unreadable | None, after: Held | Unreadable | None) -> None:
         found = after or before
