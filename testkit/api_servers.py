@@ -11,6 +11,7 @@ from pathlib import Path
 
 import yaml
 
+from testkit.ending import ENDS_WITH_US
 from testkit.lab_cluster import until
 from testkit.ports import free_port
 from testkit.waiting import stretched
@@ -21,10 +22,6 @@ from upgrader.lab.progress_port import Silent
 __all__ = ["ApiServers", "api_servers"]
 
 _TOKEN = "test-admin"
-_ENDS_WITH_US = ("setpriv", "--pdeathsig", "KILL")
-"""Has the kernel kill what is started when the thread that starts it ends: a test or a bench that is killed stops
-nothing any more.
-"""
 
 
 @contextmanager
@@ -118,7 +115,7 @@ def _ready(kube: KubeAdapter, server: subprocess.Popen[bytes], log: Path) -> boo
 @contextmanager
 def _process(command: list[str], log: int) -> Iterator[subprocess.Popen[bytes]]:
     # A fifth of what a kube-apiserver's start costs is garbage collection, at Go's default of 100.
-    process = subprocess.Popen([*_ENDS_WITH_US, *command], stdout=log, stderr=log, env={**os.environ, "GOGC": "400"})
+    process = subprocess.Popen([*ENDS_WITH_US, *command], stdout=log, stderr=log, env={**os.environ, "GOGC": "400"})
     try:
         yield process
     finally:

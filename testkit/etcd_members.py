@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from testkit.certificates import Authority
+from testkit.ending import ENDS_WITH_US
 from testkit.fakes.clock import FakeClock
 from testkit.fakes.helm import FakeHelm
 from testkit.fakes.hosts import FakeHosts
@@ -95,7 +96,7 @@ class Etcd:
 
     def launch(self, name: str, programs: Path) -> None:
         """Start a member with these programs, on its existing data."""
-        command = [*self.ahead.get(name, ()), str(programs / "etcd"), *self.commands[name]]
+        command = [*self.ahead.get(name, ()), *ENDS_WITH_US, str(programs / "etcd"), *self.commands[name]]
         with (self.folder / f"{name}.log").open("ab") as log:
             self.members[name] = subprocess.Popen(command, stdout=log, stderr=log)
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import urllib3
 
+from testkit.ending import ENDS_WITH_US
 from testkit.lab_cluster import until
 from testkit.waiting import stretched
 
@@ -118,6 +119,7 @@ def guard_process(
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / "log"
     command: Sequence[str] = [
+        *ENDS_WITH_US,
         *(
             sys.executable,
             "-m",

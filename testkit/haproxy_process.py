@@ -17,6 +17,7 @@ from typing import Any
 
 import urllib3
 
+from testkit.ending import ENDS_WITH_US
 from testkit.lab_cluster import until
 from testkit.ports import free_port
 from upgrader.lab.debian import node_root
@@ -113,7 +114,7 @@ class HAProxyProcess:
     def start(self) -> None:
         """Until both servers are up by a check."""
         with self._config.with_suffix(".log").open("a") as log:
-            command = [*haproxy_program(), "-db", "-f", str(self._config)]
+            command = [*ENDS_WITH_US, *haproxy_program(), "-db", "-f", str(self._config)]
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
         until("HAProxy to answer", lambda: self.get() != "", timeout_seconds=120, interval_seconds=0.1)
 
