@@ -1,7 +1,9 @@
 """What an aggregator writes about its cell: how many pods there are, and which deletions it has seen.
 
 Counts and buckets change in one write: a bucket goes when its pod no longer counts, or when it is certain that it won't
-go. A pod that was seen to terminate doesn't count. A UID that this cache never saw, or that has stayed for a minute, is
+go. A pod that was seen to terminate doesn't count. If its deletion was allowed to several requests, one of them may be
+an eviction that hangs in another webhook until a StatefulSet's next pod of that name is there, which it then deletes:
+so its bucket stays for the minute as well. A UID that this cache never saw, or that has stayed for a minute, is
 read from the API first, as the cache may lag or another webhook may have refused the deletion. Where nothing but
 the number of pods is known, it goes once this process has known it unchanged for a minute, and has counted what the API
 itself lists then: that a watch says nothing doesn't mean that nothing has happened. No two processes' clocks are
@@ -22,10 +24,10 @@ import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from upgrader.in_cluster.guard.core.admission_history import without
+from upgrader.in_cluster.guard.core.admission_history import Bucket, without
 from upgrader.in_cluster.guard.core.ledger import SETTLED_AFTER
 from upgrader.in_cluster.guard.core.protector import Cell, Counts, Protector
-from upgrader.in_cluster.guard.core.workloads import Pod
+from upgrader.in_cluster.guard.core.workloads import Pod, ordinal
 
 __all__ = ["Aggregate", "Seen", "aggregate"]
 
@@ -77,8 +79,13 @@ def aggregate(protector: Protector, cell_name: str, seen: Seen, now: float) -> A
     # A webhook may have recorded a deletion in a cell before it was first counted.
     is_first = protector.is_uncounted(cell) or (cell.last_event is None and not cell.counted_by)
     allowed = sorted(uid for bucket in cell.buckets for uid in bucket.known)
-    settled = {uid for uid in allowed if _settled(uid, seen)}
-    to_read = [uid for uid in allowed if uid not in settled and uid not in read and _doubtful(uid, seen)]
+    hanging = {bucket.uid for bucket in cell.buckets if _may_hang(bucket) and not _old(bucket.uid, seen)}
+    settled = {uid for uid in allowed if uid not in hanging and _settled(uid, seen)}
+    to_read = [
+        uid
+        for uid in allowed
+        if uid not in settled and not _went(uid, seen) and uid not in read and _doubtful(uid, seen)
+    ]
     unknown_settled = any(bucket.unknown for bucket in cell.buckets) and _old("", seen)
     made = replace(
         cell,
@@ -100,6 +107,11 @@ def _heard(last_event: float, before: float | None, now: float) -> float:
 def _settled(uid: str, seen: Seen) -> bool:
     """Whether a bucket's pod no longer counts, or stays for certain."""
     return _went(uid, seen) or (seen.read is not None and uid in seen.read and _old(uid, seen))
+
+
+def _may_hang(bucket: Bucket) -> bool:
+    """Whether a request may be left that deletes whatever pod has the name by then."""
+    return len(bucket.requests) > 1 and ordinal(bucket.name) >= 0
 
 
 def _went(uid: str, seen: Seen) -> bool:

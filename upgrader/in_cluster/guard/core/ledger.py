@@ -14,17 +14,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Protocol, Self, TypeVar
 
 from upgrader.contract.times import micro_timestamp, seconds_of
 from upgrader.in_cluster.guard.core.admission import Answer
 from upgrader.in_cluster.guard.core.workloads import Pod
 
-__all__ = ["SETTLED_AFTER", "Judgement", "Ledger", "Request", "Reservation", "admit", "refusal", "settled"]
+__all__ = [
+    "OF_ROLLOUTS",
+    "SETTLED_AFTER",
+    "Judgement",
+    "Ledger",
+    "Request",
+    "Reservation",
+    "admit",
+    "refusal",
+    "settled",
+]
 
 SETTLED_AFTER = 60.0
 """Seconds that a reservation stays; an API server gives a request up before, and no cache lags so long."""
 
+OF_ROLLOUTS = "rollout-"
+"""The prefix of the ids of rollouts' own requests."""
 _MOST_REQUESTS = 16
 
 
@@ -55,6 +68,16 @@ class Reservation:
     since: float
     requests: frozenset[str] = frozenset()
 
+    @property
+    def may_hang(self) -> bool:
+        """Whether an eviction may be left when the pod is gone: one more than is needed to delete it.
+
+        An eviction is of a name, and another webhook may hold it up until a StatefulSet's next pod of that name is
+        there. A rollout deletes by the UID.
+        """
+        evictions = [name for name in self.requests if not name.startswith(OF_ROLLOUTS)]
+        return "" in evictions or bool(evictions and len(self.requests) > 1)
+
 
 class Book(Protocol):
     """Where reservations stand: a `Ledger`, or a PodProtector's admission histories."""
@@ -79,6 +102,15 @@ class Ledger:
 
     def __contains__(self, uid: str) -> bool:
         return uid in self.reservations
+
+    def may_take(self, pod: Pod) -> bool:
+        """Whether this pod may be gone at any time: by what is reserved for it, or for a former one of its name."""
+        return pod.uid in self or pod.name in self._hanging
+
+    @cached_property
+    def _hanging(self) -> frozenset[str]:
+        """The names by which an eviction may delete a pod that isn't the reserved one."""
+        return frozenset(each.name for each in self.reservations.values() if each.may_hang)
 
     def without(self, uid: str) -> Ledger:
         """The ledger without this pod."""

@@ -212,7 +212,7 @@ def _missing(zone: StatefulSet, state: State, reserved: Ledger, besides: Pod) ->
     """How many of a zone's pods aren't there, aren't ready or may be gone at any time, besides the one in question."""
     pods = state.pods.get(zone.uid, ())
     gone = max(absent(zone, pods), zone.status_replicas - len(pods), 0)
-    return gone + sum(p.uid != besides.uid and (not p.ready or p.uid in reserved) for p in pods)
+    return gone + sum(p.uid != besides.uid and (not p.ready or reserved.may_take(p)) for p in pods)
 
 
 def _missing_of_partition(
@@ -224,7 +224,7 @@ def _missing_of_partition(
     pods = [p for p in state.pods.get(zone.uid, ()) if regex.partition(p.name) == partition]
     if not pods:
         return 1
-    return sum(not p.ready or p.uid in reserved or _too_young(p, budget.delay, now) for p in pods)
+    return sum(not p.ready or reserved.may_take(p) or _too_young(p, budget.delay, now) for p in pods)
 
 
 def _too_young(pod: Pod, delay: float, now: float) -> bool:

@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from upgrader.in_cluster.guard.core.group_lease import unseen
+from upgrader.in_cluster.guard.core.ledger import OF_ROLLOUTS
 from upgrader.in_cluster.guard.core.rollout import (
     GROUP_LABEL,
     Deletion,
@@ -39,7 +40,7 @@ from upgrader.in_cluster.guard.roles.run_lease import RunLease
 from upgrader.in_cluster.guard.roles.scaling import Scaling
 from upgrader.in_cluster.guard.roles.workload_cache import PODS, STATEFUL_SETS, Group, WorkloadCache
 from upgrader.in_cluster.guard.roles.zone_budget_books import RolloutRequest
-from upgrader.in_cluster.guard.roles.zone_budgets import OF_ROLLOUTS, ZoneBudgets
+from upgrader.in_cluster.guard.roles.zone_budgets import ZoneBudgets
 from upgrader.in_cluster.guard.runtime.api_client import Api
 from upgrader.in_cluster.guard.runtime.backoff import Backoff
 from upgrader.in_cluster.guard.runtime.leadership import Leadership

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import replace
 
 from upgrader.in_cluster.guard.core.admission import AdmissionRequest, Answer, allow, unmet_precondition
-from upgrader.in_cluster.guard.core.ledger import Judgement, Request, Reservation, settled
+from upgrader.in_cluster.guard.core.ledger import OF_ROLLOUTS, Judgement, Request, Reservation, settled
 from upgrader.in_cluster.guard.core.workloads import pod
 from upgrader.in_cluster.guard.core.zone_budget import budget_of, misdirected, validate
 from upgrader.in_cluster.guard.guard_errors import ApiAway, ApiRefused, GuardError, NotFound
@@ -21,12 +21,10 @@ from upgrader.in_cluster.guard.runtime.api_client import Api
 from upgrader.in_cluster.guard.runtime.informer import Key
 from upgrader.in_cluster.guard.runtime.metrics import Metrics
 
-__all__ = ["EVICTION_PATH", "OF_ROLLOUTS", "VALIDATION_PATH", "ZoneBudgets", "validated"]
+__all__ = ["EVICTION_PATH", "VALIDATION_PATH", "ZoneBudgets", "validated"]
 
 EVICTION_PATH = "/admission/pod-eviction"
 VALIDATION_PATH = "/admission/zpdb-validation"
-OF_ROLLOUTS = "rollout-"
-"""The prefix of the ids of rollouts' own requests."""
 _SETTLE_SECONDS = 5.0
 
 

@@ -172,3 +172,16 @@ def test_the_last_events_time_never_goes_back() -> None:
     assert _count([], last_event=3.0, now=4.0).cell.last_event == 3.0
     protector = Protector("ns", "web", 1, APP, APP)
     assert aggregate(protector, "new", Seen({}, 3.0), NOW).cell == Cell("new", last_event=3.0, counted_by=APP.digest)
+
+
+@pytest.mark.parametrize(("requests", "hangs"), [({"r"}, False), ({""}, False), ({"r", "s"}, True), (set(), False)])
+def test_of_two_requests_for_a_pod_one_may_take_the_next_pod_of_its_name(requests: set[str], hangs: bool) -> None:
+    """An eviction is of a name. One has deleted the pod of a StatefulSet, and the other one may hang in a slow webhook
+    until the next pod of that name is Ready, and delete that: the place is kept for it, for a minute.
+    """
+    bucket = Bucket(1.0, "former", "db-0", requests=frozenset(requests))
+    for pods in ([_pod("db-1")], [_pod("db-0"), _pod("db-1")]):
+        assert _count(pods, bucket, gone={"former"}).cell.buckets == ((bucket,) if hangs else ())
+        assert _count(pods, bucket, gone={"former"}, allowed_for={"former": 60.0}).cell.buckets == ()
+    unique = replace(bucket, name="web-7c5ddbdf54-x2x4l")
+    assert _count(pods, unique, gone={"former"}).cell.buckets == (), "no other pod gets the name of a Deployment's"

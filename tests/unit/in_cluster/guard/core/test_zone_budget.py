@@ -402,3 +402,30 @@ def test_two_processes_with_caches_that_lag_never_break_a_budget(data: st.DataOb
             gone.append(pod.uid)
         assert len(gone) <= most
         assert len({uid.rpartition("-")[0] for uid in gone}) <= 1
+
+
+@pytest.mark.parametrize(
+    ("requests", "hangs"),
+    [
+        ({"r"}, False),
+        ({"r", "s"}, True),
+        ({""}, True),
+        ({"r", "rollout-1"}, True),
+        ({"rollout-1", "rollout-2"}, False),
+    ],
+)
+def test_the_next_pod_of_a_name_may_go_by_an_eviction_that_another_webhook_holds_up(
+    requests: set[str], hangs: bool
+) -> None:
+    """An eviction is of a name. Of two that were allowed for a pod, one has deleted it, and the other one may hang in a
+    slow webhook until the set's next pod of that name is Ready, and delete that. So it counts as gone until the
+    reservation ends. A single eviction has been done by then, and a rollout deletes by the UID.
+    """
+    former = Ledger({"former": Reservation("former", f"{A}-0", 0.0, frozenset(requests))})
+    denied = (429, f"1 pod not ready in {A}") if hangs else (0, "")
+    assert _code(_ask(f"{B}-0", WHOLE, _budget(), former)) == denied
+    assert _code(_ask(f"{A}-1", WHOLE, _budget(), former)) == denied
+    assert _ask(f"{A}-0", WHOLE, _budget(), former).answer.allowed, "it is the one that may go"
+    by_partition = _budget(podNamePartitionRegex=REGEX, podNameRegexGroup=1)
+    assert _ask(f"{B}-0", WHOLE, by_partition, former).answer.allowed is not hangs
+    assert _ask(f"{B}-1", WHOLE, by_partition, former).answer.allowed
