@@ -17,6 +17,7 @@ from tests.unit.in_cluster.guard.fake_api import FakeApi
 from upgrader.in_cluster.guard.core.admission import allow, deny
 from upgrader.in_cluster.guard.core.ledger import Judgement, Ledger, Request
 from upgrader.in_cluster.guard.guard_errors import ApiAway, ApiRefused, Conflict, NotFound
+from upgrader.in_cluster.guard.roles import ledger_writer as module
 from upgrader.in_cluster.guard.roles.ledger_writer import Judge, LedgerWriter, Memory, all_agree
 from upgrader.in_cluster.guard.runtime.informer import Key
 from upgrader.in_cluster.guard.runtime.resource import Object, Resource
@@ -371,6 +372,32 @@ def test_a_place_that_cannot_be_given_back_stays() -> None:
         world.api.next_answer("replace", None, ApiRefused("forbidden", 403))
         found = await all_agree([(world.writer, k, ask("web-0")) for k in (KEY, OTHER)], 20)
         assert not found[-1].answer.allowed and world.reserved() == {"web-0"}
+
+    run(test, quota=1)
+
+
+def test_a_denial_is_answered_in_time_whatever_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer that comes too late is none, and a failurePolicy may let the pod go that a budget has refused. What is
+    given back is written all the same.
+    """
+    monkeypatch.setattr(module, "_GIVE_BACK_SECONDS", 3600)
+
+    async def test(world: World) -> None:
+        await world.writer.ask(OTHER, ask("api-0"), 20)
+        writes, may_write, plain = list[str](), asyncio.Event(), world.api.replace
+
+        async def replace(*of: Any, **options: Any) -> Any:
+            writes.append("")
+            if len(writes) > 1:
+                await may_write.wait()
+            return await plain(*of, **options)
+
+        world.api.replace = replace  # type: ignore[method-assign]
+        found = await all_agree([(world.writer, k, ask("web-0")) for k in (KEY, OTHER)], 0.5)
+        assert not found[-1].answer.allowed and world.reserved() == {"web-0"}
+        may_write.set()
+        while world.reserved():
+            await asyncio.sleep(0)
 
     run(test, quota=1)
 

@@ -258,7 +258,8 @@ class LedgerWriter(Generic[B]):
 async def all_agree(asked: Sequence[tuple[LedgerWriter[Any], Key, Request]], seconds: float) -> tuple[Judgement, ...]:
     """The decisions of several budgets, one after the other, up to the first denial, within `seconds`.
 
-    After a denial, the reservations in the others are freed. Raises as `ask` does; reservations are kept then.
+    After a denial, the reservations in the others are freed; what isn't written by then is written later, as an answer
+    that is late is none. Raises as `ask` does; reservations are kept then.
     """
     until = asyncio.get_running_loop().time() + seconds
     judgements: list[Judgement] = []
@@ -266,8 +267,10 @@ async def all_agree(asked: Sequence[tuple[LedgerWriter[Any], Key, Request]], sec
         left = max(0.0, until - asyncio.get_running_loop().time())
         judgements.append(await writer.ask(budget, request, left))
         if refusal(judgements):
-            taken = [w.give_back(b, r) for (w, b, r), j in zip(asked, judgements, strict=False) if _took(r, j)]
-            await asyncio.gather(*taken)
+            took = [(w, b, r) for (w, b, r), j in zip(asked, judgements, strict=False) if _took(r, j)]
+            if took:
+                freeing = [asyncio.ensure_future(w.give_back(b, r)) for w, b, r in took]
+                await asyncio.wait(freeing, timeout=max(0.0, until - asyncio.get_running_loop().time()))
             break
     return tuple(judgements)
 
