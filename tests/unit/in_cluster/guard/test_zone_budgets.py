@@ -126,6 +126,25 @@ def test_an_eviction_of_another_state_of_the_pod_takes_no_place(wanted: dict[str
     run(test)
 
 
+@pytest.mark.parametrize(("rollouts", "evictions"), [(40, 0), (40, 1)])
+def test_of_many_requests_of_rollouts_none_becomes_an_eviction(rollouts: int, evictions: int) -> None:
+    """A PodProtector refuses a rollout's deletions, which are tried again for minutes: if they counted as an eviction
+    when they lose their ids, the rollout would wait for a pod to go that nobody deletes.
+    """
+
+    async def test(world: World) -> None:
+        there = as_pod(world.api.objects[PODS.path("shop", "a-0")])
+        for number in range(rollouts):
+            asked = RolloutRequest(f"rollout-{number}", there, rollout=Rollout(1))
+            assert (await world.budgets.ask(asked)).answer.allowed
+            if evictions and number == 3:
+                assert (await world.budgets.evict(review("a-0"))).allowed
+        await world.see()
+        assert world.budgets.reserved_by_evictions("shop") == ({there.uid} if evictions else set())
+
+    run(test)
+
+
 def test_what_is_none_of_ours_is_let_through() -> None:
     """A namespace without budgets isn't even read; a pod that isn't there, or in no budget, takes no place."""
 

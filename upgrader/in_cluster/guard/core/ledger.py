@@ -119,11 +119,14 @@ class Ledger:
     def reserve(self, request: Request, now: float) -> Ledger:
         """The ledger with this pod reserved for this request, besides those that have reserved it already.
 
-        Who asks every five seconds for hours fills no status: many requests become nameless, and stay until settled.
+        Who asks every five seconds for hours fills no status: many requests become nameless, and stay until settled;
+        those of rollouts are still known as such.
         """
         pod = request.pod
         there = self.reservations.get(pod.uid, Reservation(pod.uid, pod.name, now))
-        names = there.requests if len(there.requests) < _MOST_REQUESTS else frozenset({""})
+        names = there.requests
+        if len(names) >= _MOST_REQUESTS:
+            names = frozenset(OF_ROLLOUTS if name.startswith(OF_ROLLOUTS) else "" for name in names)
         mine = there if request.id in there.requests else replace(there, requests=names | {request.id})
         return self if mine == there else Ledger({**self.reservations, pod.uid: mine})
 
