@@ -102,6 +102,18 @@ def test_what_is_allowed_is_written_down_first() -> None:
     run(test)
 
 
+def test_what_is_recorded_tells_evictions_from_deletions() -> None:
+    """An eviction may delete another pod of the name, by which an aggregator keeps its place longer."""
+
+    async def test(world: World) -> None:
+        await world.begin(protector(1, cells={"a": counted(3)}), pod("x"))
+        assert (await world.ask(deletion("x", "1"))).allowed and (await world.ask(eviction("x", "2"))).allowed
+        (cell,) = stored(world.api)["status"]["cells"]
+        assert cell["admissionHistory"]["buckets"][0]["requests"] == ["1", "eviction-2"]
+
+    run(test)
+
+
 def test_protectors_are_looked_for_by_the_labels_that_the_pod_has() -> None:
     """Once for a deletion, as the request tells them; again where the API says that the pod has others by now."""
 

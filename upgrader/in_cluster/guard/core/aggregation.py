@@ -1,13 +1,13 @@
 """What an aggregator writes about its cell: how many pods there are, and which deletions it has seen.
 
 Counts and buckets change in one write: a bucket goes when its pod no longer counts, or when it is certain that it won't
-go. A pod that was seen to terminate doesn't count. If its deletion was allowed to several requests, one of them may be
-an eviction that hangs in another webhook until a StatefulSet's next pod of that name is there, which it then deletes:
-so its bucket stays for the minute as well. A UID that this cache never saw, or that has stayed for a minute, is
-read from the API first, as the cache may lag or another webhook may have refused the deletion. Where nothing but
-the number of pods is known, it goes once this process has known it unchanged for a minute, and has counted what the API
-itself lists then: that a watch says nothing doesn't mean that nothing has happened. No two processes' clocks are
-compared: a webhook may be in another cluster.
+go. A pod that was seen to terminate doesn't count. If an eviction wasn't the only request that was allowed for it, it
+may hang in another webhook until a StatefulSet's next pod of that name is there, which it then deletes: so its bucket
+stays for the minute as well. A UID that this cache never saw, or that has stayed for a minute, is read from the API
+first, as the cache may lag or another webhook may have refused the deletion. Where nothing but the number of pods is
+known, it goes once this process has known it unchanged for a minute, and has counted what the API itself lists then:
+that a watch says nothing doesn't mean that nothing has happened. No two processes' clocks are compared: a webhook may
+be in another cluster.
 
 A cell is first counted, and counted after a change of the selector, as the API lists its pods: the record says nothing
 of pods whose deletions were allowed before, by another selector or without a protector, and the cache may still have
@@ -25,7 +25,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from upgrader.in_cluster.guard.core.admission_history import Bucket, without
-from upgrader.in_cluster.guard.core.ledger import SETTLED_AFTER
+from upgrader.in_cluster.guard.core.ledger import OF_EVICTIONS, SETTLED_AFTER
 from upgrader.in_cluster.guard.core.protector import Cell, Counts, Protector
 from upgrader.in_cluster.guard.core.workloads import Pod, ordinal
 
@@ -110,8 +110,11 @@ def _settled(uid: str, seen: Seen) -> bool:
 
 
 def _may_hang(bucket: Bucket) -> bool:
-    """Whether a request may be left that deletes whatever pod has the name by then."""
-    return len(bucket.requests) > 1 and ordinal(bucket.name) >= 0
+    """Whether an eviction may be left, which deletes whatever pod has the name by then. Deletions are of a UID: the API
+    server asks about one that takes effect at once twice.
+    """
+    evicted = any(each.startswith(OF_EVICTIONS) for each in bucket.requests)
+    return evicted and len(bucket.requests) > 1 and ordinal(bucket.name) >= 0
 
 
 def _went(uid: str, seen: Seen) -> bool:

@@ -29,7 +29,7 @@ from upgrader.in_cluster.guard.core.admission import (
     names_an_object,
 )
 from upgrader.in_cluster.guard.core.admission_history import Bucket, compacted, given_back, reserved, total, without
-from upgrader.in_cluster.guard.core.ledger import Judgement, Request
+from upgrader.in_cluster.guard.core.ledger import OF_EVICTIONS, Judgement, Request
 from upgrader.in_cluster.guard.core.selectors import Selector
 from upgrader.in_cluster.guard.core.workloads import Pod, pod
 
@@ -232,7 +232,7 @@ def request_for(request: AdmissionRequest, subject: Pod, cell: str) -> Protector
     annotations = own.get("annotations") if isinstance(own, dict) else None
     asked = annotations.get(HEALTH_CRITERION) if isinstance(annotations, dict) else None
     return ProtectorRequest(
-        id=request.uid,
+        id=f"{OF_EVICTIONS}{request.uid}" if request.subresource == "eviction" else request.uid,
         pod=subject,
         dry_run=request.dry_run,
         cell=cell,

@@ -174,10 +174,22 @@ def test_the_last_events_time_never_goes_back() -> None:
     assert aggregate(protector, "new", Seen({}, 3.0), NOW).cell == Cell("new", last_event=3.0, counted_by=APP.digest)
 
 
-@pytest.mark.parametrize(("requests", "hangs"), [({"r"}, False), ({""}, False), ({"r", "s"}, True), (set(), False)])
+@pytest.mark.parametrize(
+    ("requests", "hangs"),
+    [
+        ({"eviction-r"}, False),
+        ({"eviction-r", "eviction-s"}, True),
+        ({"eviction-r", "s"}, True),
+        ({"", "eviction-r"}, True),
+        ({"r", "s"}, False),
+        ({""}, False),
+        (set(), False),
+    ],
+)
 def test_of_two_requests_for_a_pod_one_may_take_the_next_pod_of_its_name(requests: set[str], hangs: bool) -> None:
-    """An eviction is of a name. One has deleted the pod of a StatefulSet, and the other one may hang in a slow webhook
-    until the next pod of that name is Ready, and delete that: the place is kept for it, for a minute.
+    """An eviction is of a name. Another request has deleted the pod of a StatefulSet, and the eviction may hang in a
+    slow webhook until the next pod of that name is Ready, and delete that: the place is kept for it, for a minute. Two
+    deletions are of the UID; the API server asks twice about a single one that takes effect at once.
     """
     bucket = Bucket(1.0, "former", "db-0", requests=frozenset(requests))
     for pods in ([_pod("db-1")], [_pod("db-0"), _pod("db-1")]):
