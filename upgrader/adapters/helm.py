@@ -18,6 +18,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, TypeVar
@@ -284,7 +285,7 @@ class HelmAdapter:
 
     def history(self, release: str, namespace: str) -> tuple[Revision, ...]:
         try:
-            rows = self._read(lambda: self._command.history(release, namespace=namespace), release)
+            rows = self._read(lambda: self._command.history(release, namespace=namespace), _release(release, namespace))
         except _NotInstalled:
             return ()
         return installed(tuple(sorted((_revision(row) for row in rows), key=lambda r: r.number)))
@@ -297,7 +298,7 @@ class HelmAdapter:
         if revision is not None:
             command += ["--revision", str(revision)]
         with _revision_missing(release, namespace, revision):
-            return _learned(self._read(lambda: self._command.run(command), release).decode())
+            return _learned(self._read(lambda: self._command.run(command), _release(release, namespace)).decode())
 
     def render(self, spec: ReleaseSpec, *, target: KubernetesVersion | None = None, offline: bool = False) -> str:
         if offline:
@@ -332,7 +333,8 @@ class HelmAdapter:
         ]
         KNOWN.learn(secrets_in(spec.values))  # first: Helm's complaint may quote them
         try:
-            rendered = self._read(lambda: self._command.run(command, json.dumps(spec.values).encode()), spec.name)
+            values = json.dumps(spec.values).encode()
+            rendered = self._read(lambda: self._command.run(command, values), _release(spec.name, spec.namespace))
         except HelmError as error:
             raise refusal(spec, error) from error
         return _parsed(
@@ -342,8 +344,9 @@ class HelmAdapter:
         )
 
     def definitions(self, chart: Path) -> str:
-        found = self._read(lambda: self._command.run(["show", "crds", str(chart)]), chart.name)
-        return _parsed(found, f"chart {chart}: what is in its folder crds/", f"Run: helm show crds {chart}")
+        subject = _Subject(f"chart {chart}", f"helm show crds {chart}")
+        found = self._read(lambda: self._command.run(["show", "crds", str(chart)]), subject)
+        return _parsed(found, f"{subject.name}: what is in its folder crds/", f"Run: {subject.see}")
 
     def upgrade(
         self,
@@ -390,8 +393,9 @@ class HelmAdapter:
                     f"release: helm history {spec.name} -n {spec.namespace}",
                 ) from error
 
+        subject = _release(spec.name, spec.namespace)
         limit = self._upgrade_limit(spec, timeout_seconds)
-        return self._run(self._watched(work(), watch, spec.name, limit), spec.name)
+        return self._run(self._watched(work(), watch, subject, limit), subject)
 
     def _upgrade_limit(self, spec: ReleaseSpec, timeout_seconds: float) -> HelmLimit:
         return HelmLimit(timeout_seconds, 2 * _GRACE_SECONDS, UPGRADES, lambda: self._rendered(spec, []))
@@ -415,15 +419,16 @@ class HelmAdapter:
             # --force-conflicts, without which manual edits stay.
             command += ["--server-side=true", "--force-conflicts"]
         limit = self._rollback_limit(release, namespace, revision, timeout_seconds)
+        subject = _release(release, namespace)
         with _revision_missing(release, namespace, revision):
-            self._run(self._watched(self._command.run(command), watch, release, limit), release)
+            self._run(self._watched(self._command.run(command), watch, subject, limit), subject)
         return self.history(release, namespace)[-1]
 
     def _rollback_limit(self, release: str, namespace: str, revision: int, timeout_seconds: float) -> HelmLimit:
         command = ["get", "hooks", release, "--namespace", namespace, "--revision", str(revision)]
 
         def stored() -> str:
-            found = self._read(lambda: self._command.run(command), release)
+            found = self._read(lambda: self._command.run(command), _release(release, namespace))
             return _parsed(found, f"release '{release}': its hooks", f"Run: helm get hooks {release} -n {namespace}")
 
         return HelmLimit(timeout_seconds, _GRACE_SECONDS, ROLLBACKS, stored)
@@ -431,11 +436,11 @@ class HelmAdapter:
     def uninstall(self, release: str, namespace: str, *, timeout_seconds: float) -> None:
         self._call(
             self._client.uninstall_release(release, namespace=namespace, timeout=f"{timeout_seconds:.0f}s", wait=True),
-            release,
+            _release(release, namespace),
             timeout_seconds + _GRACE_SECONDS,
         )
 
-    def _read(self, work: Callable[[], Coroutine[Any, Any, T]], release: str) -> T:
+    def _read(self, work: Callable[[], Coroutine[Any, Any, T]], subject: _Subject) -> T:
         """Read with retries where the API is unreachable, but not where its certificate is not trusted.
 
         Helm gives up at the first broken connection, and replacing kube-apiserver breaks some.
@@ -443,14 +448,14 @@ class HelmAdapter:
         deadline = self._clock.monotonic() + _READ_SECONDS
         return retry(
             self._clock,
-            lambda: self._call(work(), release, deadline - self._clock.monotonic()),
+            lambda: self._call(work(), subject, deadline - self._clock.monotonic()),
             pause=_read_pause,
             attempts=_READ_RETRIES + 1,
             seconds=_READ_SECONDS,
         )
 
     async def _watched(
-        self, work: Coroutine[Any, Any, T], watch: Callable[[], None], release: str, limit: HelmLimit
+        self, work: Coroutine[Any, Any, T], watch: Callable[[], None], subject: _Subject, limit: HelmLimit
     ) -> T:
         """Await `work`, and call `watch` once a second; when that raises, cancel `work` and raise the error, as well as
         HelmUnfinished past the limit, which is read beside that: an API that is slow takes a minute for it.
@@ -470,7 +475,7 @@ class HelmAdapter:
                     seconds, reading = reading.result(), None
                     ends = began + seconds
                     if self._clock.monotonic() >= ends and not task.done():
-                        raise _unfinished(release, seconds)
+                        raise _unfinished(subject, seconds)
                 elif reading is None and self._clock.monotonic() >= ends:
                     reading = asyncio.ensure_future(asyncio.to_thread(limit.extended))
         except Interrupted:
@@ -484,29 +489,40 @@ class HelmAdapter:
             if reading is not None:  # or else a Helm that reads would be left behind
                 await asyncio.wait({reading})
 
-    def _call(self, work: Coroutine[Any, Any, T], release: str, limit_seconds: float) -> T:
+    def _call(self, work: Coroutine[Any, Any, T], subject: _Subject, limit_seconds: float) -> T:
         """The same within a limit; raises HelmUnfinished past it."""
         try:
-            return self._run(asyncio.wait_for(work, limit_seconds), release)  # noqa: TID251  # nothing cancels it
+            return self._run(asyncio.wait_for(work, limit_seconds), subject)  # noqa: TID251  # nothing cancels it
         except TimeoutError as error:
-            raise _unfinished(release, limit_seconds) from error
+            raise _unfinished(subject, limit_seconds) from error
 
-    def _run(self, work: Coroutine[Any, Any, T], release: str) -> T:
+    def _run(self, work: Coroutine[Any, Any, T], subject: _Subject) -> T:
         """Run one call in the adapter's loop, and translate its errors."""
         if not self._thread.is_alive():
             self._thread.start()
         try:
             return asyncio.run_coroutine_threadsafe(work, self._loop).result()
         except pyhelm3.errors.ReleaseNotFoundError as error:
-            raise _NotInstalled(f"release '{release}' is not installed") from error
+            raise _NotInstalled(f"{subject.name} is not installed") from error
         except pyhelm3.errors.Error as error:
-            raise _translated(release, error.stderr.decode(errors="replace")) from error
+            raise _translated(subject, error.stderr.decode(errors="replace")) from error
 
 
-def _unfinished(release: str, seconds: float) -> HelmUnfinished:
+@dataclass(frozen=True)
+class _Subject:
+    """What a command of Helm is about, and the command that shows more of it."""
+
+    name: str
+    see: str
+
+
+def _release(name: str, namespace: str) -> _Subject:
+    return _Subject(f"release '{name}'", f"helm history {name} -n {namespace}")
+
+
+def _unfinished(subject: _Subject, seconds: float) -> HelmUnfinished:
     return HelmUnfinished(
-        f"Helm did not complete release '{release}' within {seconds:.0f} s",
-        remedy=f"Check the release's state: helm history {release}",
+        f"Helm did not complete {subject.name} within {seconds:.0f} s", remedy=f"Check its state: {subject.see}"
     )
 
 
@@ -576,24 +592,24 @@ def _when(text: str) -> datetime | None:
         return None
 
 
-def _translated(release: str, text: str) -> HelmError | ApiUnavailable:
+def _translated(subject: _Subject, text: str) -> HelmError | ApiUnavailable:
     """Helm's stderr as an UpgraderError: the part from `Error:` on, as warnings precede it."""
     cause = text[max(text.rfind("Error: "), 0) :].strip().removeprefix("Error: ")
     cause = cause.removesuffix("Use --debug flag to render out invalid YAML").strip()
     if "another operation" in cause and "in progress" in cause:
         return ReleaseLocked(
-            f"release '{release}' is stuck: {cause}",
-            remedy=f"If no other Helm process is changing it, run `helm history {release}`, then `helm rollback` to "
+            f"{subject.name} is stuck: {cause}",
+            remedy=f"If no other Helm process is changing it, run `{subject.see}`, then `helm rollback` to "
             "the last revision that is 'superseded' or 'deployed'.",
         )
     of_the_api = _WEBHOOK_NOT_REACHED.sub("", cause)
     if any(words in of_the_api for words in _NOT_REACHED):
         return ApiUnavailable(
-            f"Helm could not reach the API server for release '{release}': {cause}",
+            f"Helm could not reach the API server for {subject.name}: {cause}",
             remedy="`upgrader recover --dry-run` finds the cause over SSH, without the API. If it finds no problem, "
             "check the kubeconfig's server address and the network route to it.",
         )
-    return HelmError(f"Helm failed on release '{release}': {cause}", remedy=f"See: helm history {release}")
+    return HelmError(f"Helm failed on {subject.name}: {cause}", remedy=f"See: {subject.see}")
 
 
 def _environment() -> dict[str, str]:

@@ -107,4 +107,4 @@ def observe_release(helm: Helm, spec: ReleaseSpec) -> ObservedRelease:
     history = helm.history(spec.name, spec.namespace)
     good = last_good(history)
     manifest = helm.manifest(spec.name, spec.namespace, good.number) if good else ""
-    return ObservedRelease(history, manifest)
+    return ObservedRelease(history, manifest, spec.namespace)

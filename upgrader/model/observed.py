@@ -22,6 +22,7 @@ class ObservedRelease:
 
     history: tuple[Revision, ...]
     manifest: str
+    namespace: str = "kube-system"
 
     @property
     def pending(self) -> bool:

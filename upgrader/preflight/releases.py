@@ -10,6 +10,7 @@ from http import HTTPStatus
 from upgrader.errors import ApiError
 from upgrader.model.finding import Finding
 from upgrader.model.manifest import Manifest, objects_in
+from upgrader.model.observed import ObservedRelease
 from upgrader.model.release import Revision, abandoned_after, last_good
 from upgrader.ports import Kind, Kube, KubeObject
 from upgrader.preflight.context import PreflightContext
@@ -31,7 +32,7 @@ def check_releases(context: PreflightContext) -> Iterator[Finding]:
         newest, good = release.history[-1], last_good(release.history)
         became = "deployed, but no run has found it healthy" if newest.unseen else newest.status
         if newest.pending:
-            yield _pending(context, name, newest, good)
+            yield _pending(context, name, release, good)
         elif good is None:
             yield Finding(
                 "releases.never-worked",
@@ -39,8 +40,8 @@ def check_releases(context: PreflightContext) -> Iterator[Finding]:
                 f"release {name}: no revision was ever deployed successfully",
                 f"Revision {newest.number} is '{became}': {newest.description or 'no description'}. Its objects "
                 "may still be in use, and a rollback could only uninstall it.",
-                f"If it works, mark it as the revision to roll back to: helm rollback {name} {newest.number} --wait. "
-                "Don't uninstall the release: its objects might be in use.",
+                f"If it works, mark it as the revision to roll back to: helm rollback {name} {newest.number} "
+                f"-n {release.namespace} --wait. Don't uninstall the release: its objects might be in use.",
             )
         elif newest.status != "deployed" or newest.unseen:
             yield Finding(
@@ -126,7 +127,8 @@ def _existing(served: _Served, item: Manifest, namespace: str) -> tuple[KubeObje
     return served.kube.get(kind, meta["name"], within), f"{item['kind']} {place}{meta['name']}"
 
 
-def _pending(context: PreflightContext, name: str, newest: Revision, good: Revision | None) -> Finding:
+def _pending(context: PreflightContext, name: str, release: ObservedRelease, good: Revision | None) -> Finding:
+    newest, namespace = release.history[-1], release.namespace
     title = f"release {name} has status '{newest.status}' (revision {newest.number})"
     now, limit = context.clock.now(), context.helm_timeout_seconds
     age = newest.age_seconds(now)
@@ -146,8 +148,9 @@ def _pending(context: PreflightContext, name: str, newest: Revision, good: Revis
             "error",
             title,
             "No revision was ever deployed successfully, so there is nothing to roll back to.",
-            f"Check its objects (helm get manifest {name}). If they work, mark it as the revision to roll back to: "
-            f"helm rollback {name} {newest.number} --wait. Don't uninstall the release: its objects might be in use.",
+            f"Check its objects (helm get manifest {name} -n {namespace}). If they work, mark it as the revision to "
+            f"roll back to: helm rollback {name} {newest.number} -n {namespace} --wait. Don't uninstall the release: "
+            "its objects might be in use.",
         )
     return Finding(
         "releases.pending",

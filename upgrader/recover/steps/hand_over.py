@@ -86,7 +86,8 @@ class HandOverStep:
         workload = rendered(self.helm.manifest(_RELEASE, _NAMESPACE), _NAMESPACE, _RELEASE)
         if workload is None:
             raise StepFailed(
-                f"release {_RELEASE} has no workload {_RELEASE}", remedy=f"See: helm get manifest {_RELEASE}"
+                f"release {_RELEASE} has no workload {_RELEASE}",
+                remedy=f"See: helm get manifest {_RELEASE} -n {_NAMESPACE}",
             )
         watch = _Watch(self, workload.ref, note)
         still = wait_until(self.clock, watch.missing, seconds=HAND_OVER_SECONDS, interval_seconds=2.0)

@@ -49,6 +49,7 @@ class FreeReleaseStep:
             return
         stuck, good = history[-1], last_good(history)
         what = f"revision {stuck.number} of release '{self.release}' has status '{stuck.status}'"
+        name, namespace = self.release, self.namespace
         now = self.clock.now()
         age = stuck.age_seconds(now)
         pid = self.helm.at_work(self.release, self.namespace)
@@ -57,14 +58,14 @@ class FreeReleaseStep:
             raise ReleaseLocked(
                 f"{what}, and is {age:.0f} s old: {who}",
                 remedy="Run again when that process has ended, or when the revision is "
-                f"{abandoned_after(self.timeout_seconds):.0f} s old; check: helm history {self.release}",
+                f"{abandoned_after(self.timeout_seconds):.0f} s old; check: helm history {name} -n {namespace}",
             )
         if good is None:
             raise ReleaseLocked(
                 f"{what}, and no revision was ever deployed successfully",
-                remedy=f"Check its objects (helm get manifest {self.release}). If they work, mark the revision as "
-                f"good: helm rollback {self.release} {stuck.number} --wait. Don't uninstall the release: its objects "
-                "might be in use.",
+                remedy=f"Check its objects (helm get manifest {name} -n {namespace}). If they work, mark the revision "
+                f"as good: helm rollback {name} {stuck.number} -n {namespace} --wait. Don't uninstall the release: its "
+                "objects might be in use.",
             )
         note(f"{what}, and is {age:.0f} s old, longer than Helm's timeout: rolling back to revision {good.number}")
         roll_back(

@@ -124,7 +124,9 @@ class ReleaseInspector:
         still = wait_until(self.clock, busy, seconds=seconds, interval_seconds=_POLL_SECONDS)
         if still:
             raise StepFailed(
-                f"{still}, and Helm did not finish within {seconds:.0f} s", remedy=f"Check: helm history {self._name}"
+                f"{still}, and Helm did not finish within {seconds:.0f} s",
+                remedy="Run again when that Helm process has ended. To see the release's state: helm history "
+                f"{self._name} -n {self.spec.namespace}",
             )
 
     def _describe(self, newest: Revision) -> str:

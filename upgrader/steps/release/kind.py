@@ -140,7 +140,8 @@ class ReleaseKind(PlannedKind[PlannedRelease]):
         item = next((each for each in named if each.name == step.name), None)
         if item is None or (point.release, point.namespace) != (item.name, item.namespace):
             what = f"release {point.release!r} in namespace {point.namespace!r}" if point.release else "a playbook"
-            raise not_named(step, what, f" (helm history {point.release})" if point.release else "")
+            see = f" (helm history {point.release} -n {point.namespace})" if point.release else ""
+            raise not_named(step, what, see)
         if point.revision is None and item.name in _NEVER_UNINSTALLED:
             raise UsageError(
                 f"the run's journal says that {item.name} was not installed before: undoing it would remove a part of "

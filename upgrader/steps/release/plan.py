@@ -84,7 +84,10 @@ class PlannedRelease(PlannedStep):
         deployed = Revision(newest + (2 if self.pending else 1), "deployed")
         return replace(
             observed,
-            releases={**observed.releases, self.name: ObservedRelease((*history, deployed), self.after)},
+            releases={
+                **observed.releases,
+                self.name: ObservedRelease((*history, deployed), self.after, self.spec.namespace),
+            },
         )
 
 
