@@ -291,7 +291,7 @@ class ApiClient:
         if status in _NOT_REACHED:
             unavailable = ApiUnavailable(
                 f"the API server at {host} could not serve '{request.what}': HTTP {status} {message}".rstrip(),
-                remedy="It may be starting, stopping or overloaded: try again, then check its log.",
+                remedy="Try again: the API server may be starting, stopping or overloaded. Then check its log.",
             )
             if status in _TELLING:
                 unavailable.status = status

@@ -212,7 +212,7 @@ def _result(
     if status == "timeout":
         raise PlaybookError(
             f"playbook {playbook.name} timed out after {timeout_seconds:.0f} s, and was stopped",
-            remedy="Its last lines were:\n" + "\n".join(output),
+            remedy="Read what the playbook printed last:\n" + "\n".join(output),
         )
     if status == "canceled":
         raise PlaybookError(f"playbook {playbook.name} was terminated", remedy="Run it again; it must be idempotent.")

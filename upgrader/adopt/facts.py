@@ -238,7 +238,7 @@ def _static_pods(hosts: Hosts, host: Host, folder: str) -> Mapping[str, StaticPo
             except (yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError) as error:
                 mark = getattr(error, "problem_mark", None)
                 raise Blocked(
-                    f"{host.name}: {folder}/{component}.yaml is no manifest of a static pod"
+                    f"{host.name}: {folder}/{component}.yaml is not a manifest of a static pod"
                     f"{f', line {mark.line + 1}' if mark else ''}; nothing was changed",
                     remedy="Correct it. What the kubelet says of it: journalctl -u kubelet",
                 ) from error

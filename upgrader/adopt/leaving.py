@@ -43,7 +43,7 @@ def controller_to_remove(cluster: Cluster, name: str) -> Host:
         names = ", ".join(host.name for host in cluster.controllers)
         raise UsageError(
             f"the group `controllers` of {cluster.inventory.name} has no {name!r}: nothing was changed",
-            remedy=f"Its controllers are: {names}",
+            remedy=f"Name one of its controllers: {names}",
         )
     if len(cluster.controllers) == 1:
         raise Blocked(

@@ -47,7 +47,7 @@ def refuse_trust(found: CaTrust) -> None:
 def refuse_cancel(found: CaTrust, *, valued: bool) -> None:
     """`valued`: whether the folder's values are a rotation's. Raises Blocked if there is no rollback."""
     if not found.new and not valued:
-        raise Blocked(f"no CA rotation is in progress; {NOTHING}", remedy="There is nothing to cancel.")
+        raise Blocked(f"no CA rotation is in progress; {NOTHING}", remedy="Nothing to cancel.")
     if found.stage in (RotationStage.SIGNING, RotationStage.SIGNED, RotationStage.FINISHING):
         raise Blocked(
             f"the new CA, {found.new[:16]}, already signs: clients with a certificate from it would be locked out; "

@@ -152,8 +152,8 @@ def refuse_unended(session: Session, *, without: str = "") -> None:
         return
     if later is not None:
         remedy = (
-            f"It can't be continued, because the changes of {later.name} build on it. Start a new run (upgrader run). "
-            "If a controller was left out and is back, first run `upgrader resume`."
+            f"Start a new run (upgrader run): the earlier one can't be continued, as the changes of {later.name} build "
+            "on it. If a controller was left out and is back, first run `upgrader resume`."
         )
     else:
         remedy = "Complete it with `upgrader resume`, or undo it with `upgrader rollback`."

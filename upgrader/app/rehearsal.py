@@ -66,7 +66,7 @@ class Rehearsed:
         result, count = redacted(self.result), len(self.result.differences)
         # What is left says of which time an audit log is, which of its lines are damaged, and whose kubelets sent them.
         left = (
-            replace(each, diagnosis="None of its kubelets is a node of this cluster.")
+            replace(each, diagnosis="None of the kubelets in the audit log is a node of this cluster.")
             if each.id == OTHER_CLUSTER
             else each
             for each in self.findings[count:]

@@ -68,7 +68,7 @@ class RunToRollBack:
         if to and to not in begun:
             raise UsageError(
                 f"--to {to}: run {run.state.run} doesn't have this step, or has not started it",
-                remedy=f"Its steps: {', '.join(begun) or 'none'}",
+                remedy=f"Name one of the steps that it has started: {', '.join(begun) or 'none'}",
             )
         why = RollbackRequested(run.state.run, lock_holder(), to)
         proposed = ProposedRollback(run, why, follow(run.state, why, run.session.tools.clock.now()))

@@ -94,14 +94,14 @@ def refuse_late(begin_by: datetime) -> None:
 
     if system_clock().now() > begin_by:
         raise Interrupted(
-            f"the run was to begin by {begin_by:%Y-%m-%d %H:%M}Z, so that its window has time for a rollback, too; but "
-            "its process started later, and nothing was changed"
+            f"the run started too late: after {begin_by:%Y-%m-%d %H:%M}Z, its window has no time for a rollback; "
+            "nothing was changed"
         )
 
 
 def _changed() -> Blocked:
     return Blocked(
         "the cluster folder has changed since the campaign compared it with what was approved; nothing was changed",
-        remedy="Restore the folder; or read it, and approve it (upgrader fleet approve --changes CLUSTER --reason TEXT "
-        "prints its digest). Then: upgrader fleet retry CLUSTER",
+        remedy="Restore the folder, or review the changes and approve them: upgrader fleet approve --changes CLUSTER "
+        "--reason TEXT (prints the digest). Then: upgrader fleet retry CLUSTER",
     )

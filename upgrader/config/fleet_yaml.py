@@ -21,7 +21,7 @@ _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?")
 def _name(text: object) -> str:
     """It becomes the name of a folder and, on a management cluster, of a Job."""
     if not isinstance(text, str) or not _NAME.fullmatch(text):
-        raise ValueError(f"{text!r} is not a name: at most 63 lower-case letters, digits, '-' and '.'")
+        raise ValueError(f"{text!r} is not a valid name: at most 63 lower-case letters, digits, '-' and '.'")
     return text
 
 
@@ -29,7 +29,7 @@ def _day(text: object) -> date:
     try:
         return date.fromisoformat(text if isinstance(text, str) else "")
     except ValueError:
-        raise ValueError(f"{text!r} is not a day; write it like 2026-12-15") from None
+        raise ValueError(f"{text!r} is not a valid date; write it like 2026-12-15") from None
 
 
 Name = Annotated[str, BeforeValidator(_name)]

@@ -38,7 +38,7 @@ def find_context(settings: Settings, environ: Mapping[str, str], missing: str = 
     if wanted not in _entries(document, "contexts"):
         raise UsageError(
             f"{shown(path)} has no context '{wanted}'",
-            remedy=f"It has: {', '.join(sorted(_entries(document, 'contexts'))) or 'none'}",
+            remedy=f"Choose one of its contexts: {', '.join(sorted(_entries(document, 'contexts'))) or 'none'}",
         )
     return path, wanted
 
@@ -80,7 +80,7 @@ def _of_kubectl(files: Sequence[Path], wanted: str) -> tuple[Path, str]:
     if path is None:
         raise UsageError(
             f"there is no context '{wanted}' in {', '.join(map(shown, files))}",
-            remedy=f"They have: {', '.join(sorted(places['contexts'])) or 'none'}",
+            remedy=f"Choose one of their contexts: {', '.join(sorted(places['contexts'])) or 'none'}",
         )
     context = _entries(documents[path], "contexts")[wanted].get("context") or {}
     for kind, key in (("clusters", "cluster"), ("users", "user")):
@@ -143,8 +143,8 @@ def _right_context(document: Document, kubeconfig: Path, wanted: str) -> str:
     if wanted in contexts:
         return f"kubectl config use-context {wanted} --kubeconfig {shown(kubeconfig)}"
     return (
-        f"It has no context of that name: it has {', '.join(contexts) or 'none'}. Correct `cluster.context` in "
-        "upgrader.yaml, or use the kubeconfig of that cluster."
+        f"Correct `cluster.context` in upgrader.yaml (contexts of the kubeconfig: {', '.join(contexts) or 'none'}), or "
+        "use the kubeconfig of that cluster."
     )
 
 

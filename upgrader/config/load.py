@@ -281,7 +281,7 @@ class _Pipeline:
                 raise self.document.error(
                     where,
                     f"release '{item.release}' needs a key 'chart'",
-                    remedy=f"Only {', '.join(BUILT_IN_CHARTS)} have a built-in chart.",
+                    remedy=f"Set it: only {', '.join(BUILT_IN_CHARTS)} have a built-in chart.",
                 )
             return
         if "://" in item.chart:

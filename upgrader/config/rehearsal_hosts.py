@@ -18,10 +18,10 @@ def rehearsal_host(settings: Settings, name: str) -> Host:
     groups = load_hosts(settings.inventory, dynamic=settings.dynamic_inventory, more=(GROUP,))
     found = {host.name: host for host in groups[GROUP]}
     if name not in found:
-        there = f"It has: {', '.join(found)}." if found else "The group is missing or empty."
+        there = f"has {', '.join(found)}" if found else "is missing or empty"
         raise UsageError(
-            f"--on {name}: no host {name} is in the group '{GROUP}' of {shown(settings.inventory)}",
-            remedy=f"{there} Add the machine, which gets a copy of the cluster's data for the rehearsal: "
+            f"--on {name}: no host {name} is in the group '{GROUP}' of {shown(settings.inventory)}, which {there}",
+            remedy="Add the machine, which gets a copy of the cluster's data for the rehearsal: "
             f"{GROUP}: {{hosts: {{{name}: {{ansible_host: ADDRESS}}}}}}",
         )
     host = found[name]

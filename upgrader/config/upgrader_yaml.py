@@ -374,6 +374,7 @@ class UpgraderYaml(_Model):
         for version, minor in zip(versions, minors, strict=True):
             if minors.count(minor) > 1:
                 raise ValueError(
-                    f"v{version.major}.{version.minor} is listed more than once; an upgrade uses one release of it"
+                    f"v{version.major}.{version.minor} is listed more than once; list one patch release of each minor "
+                    "version"
                 )
         return versions

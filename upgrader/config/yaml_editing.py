@@ -93,7 +93,8 @@ def _set(path: Path, text: str, mapping: yaml.MappingNode | None, key: str, valu
             begin, end = node.start_mark.index, node.end_mark.index
             if begin < name.end_mark.index or text.startswith("&", begin):  # an alias has its anchor's position
                 raise ConfigError(
-                    f"{shown(path)}:{name.start_mark.line + 1}: `{key}` is an alias or an anchor of YAML",
+                    f"{shown(path)}:{name.start_mark.line + 1}: `{key}` is a YAML alias or anchor, which `upgrader` "
+                    "can't edit",
                     remedy=f"Write the value of `{key}` there instead, and wherever the anchor is used; then try "
                     "again.",
                 )

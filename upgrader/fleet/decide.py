@@ -465,7 +465,8 @@ class _Deciding:
             return opens
         self.soaks += [each.name for each in asked if each.pod_restarted or not stage.soak_restart]
         said = gate or next((f"{each.name}: {each.soak_reason}" for each in (*lost, *asked) if each.soak_reason), "")
-        reason = f"the end of its soak: {len(asked)} of its clusters must answer at the target" + (said and f": {said}")
+        reason = f"the end of its soak: {len(asked)} of its clusters must report the target version"
+        reason += said and f": {said}"
         limit = max(self._restart_times(stage, until)) + timedelta(seconds=ANSWER_SECONDS)
         if self.now < limit and len(lost) < len(asked):
             return Wait(reason, limit)

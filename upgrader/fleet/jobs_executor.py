@@ -367,7 +367,7 @@ def _of_hub() -> Iterator[None]:
         # They are no cluster's fault, either: their file is read again. An `unknown` run is named without the remedy.
         raise _HubSilent(
             f"the management cluster: {error.message}; replace the credentials in its kubeconfig (`jobs.kubeconfig`)",
-            remedy="That file is read again every minute.",
+            remedy="Replace them: the kubeconfig is read again every minute.",
         ) from error
     except ApiError as error:
         silent = isinstance(error, ApiUnavailable) or error.status >= HTTPStatus.INTERNAL_SERVER_ERROR

@@ -506,8 +506,8 @@ def _known(state: CampaignState, cluster: str) -> ClusterState:
         raise UsageError(
             f"campaign {state.campaign} has no cluster {cluster}: when the campaign began, the inventory did not list "
             "the cluster, or fleet.yaml excluded it",
-            remedy=f"Its clusters: {first_few(list(state.clusters))}. To use the current inventory, start a new "
-            "campaign: upgrader fleet run --new",
+            remedy=f"Name one of its clusters: {first_few(list(state.clusters))}. To use the current inventory, start "
+            "a new campaign: upgrader fleet run --new",
         )
     return found
 

@@ -31,7 +31,7 @@ class MetricGate:
         self._prometheus, self._clock, self._settings = prometheus, clock, settings
         self._began: float | None = None
         self._asked: float | None = None
-        self._verdict = unknown("not asked yet")
+        self._verdict = unknown("the metric has not been queried yet", remedy="Wait for the first query.")
 
     def check(self) -> Verdict:
         """Ask the server; more often than `interval` says, it is the last verdict again."""

@@ -38,11 +38,13 @@ class ReleaseGate:
                 return holds(f"release {self.release} is not installed")
             manifest = self._manifest(history[-1].number) if history else ""
         except (HelmError, ApiUnavailable) as error:
-            return unknown(f"release {self.release}: {error.message}")
+            return unknown(f"release {self.release}: {error.message}", remedy=error.remedy)
+        see = f"Check what changed the release: helm history {self.release} -n {self.namespace}"
         if not history:
-            return unknown(f"release {self.release} is not installed")
+            return unknown(f"release {self.release} is not installed", remedy=see)
         if history[-1].status != "deployed":
-            return unknown(f"release {self.release}: revision {history[-1].number} is {history[-1].status}")
+            newest = history[-1]
+            return unknown(f"release {self.release}: revision {newest.number} is {newest.status}", remedy=see)
         reasons = []
         for item in self.gates(manifest):
             verdict = item.gate.check()

@@ -151,7 +151,10 @@ class WorkloadWatcher:
             return None
         if now.generation == _ABSENT != before:
             # Helm deletes nothing that it installs: more likely, the API server no longer serves its group.
-            return unknown(f"{ref} existed before this step, and the API server no longer finds it")
+            return unknown(
+                f"{ref} existed before this step, and the API server no longer finds it",
+                remedy=f"Check that its API group is served: kubectl api-resources | grep -i {ref.kind.lower()}",
+            )
         if now.generation == before:
             return None
         if now.workload is not None:

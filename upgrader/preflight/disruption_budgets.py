@@ -134,8 +134,8 @@ def _without_room(budgets: Iterable[_Budget]) -> Iterator[Finding]:
             f"these PodDisruptionBudgets never allow an eviction: {named}",
             "All of their pods must stay Ready, so no eviction is ever allowed: a drain of their nodes never "
             "completes, unless a controller moves these pods itself (as KubeVirt does).",
-            "If none does, set maxUnavailable to at least 1, or minAvailable to less than the number of pods, or run "
-            f"more of them. {_SEE} shows all.",
+            "Set maxUnavailable to at least 1, or minAvailable to less than the number of pods, or run more of them; "
+            f"unless a controller moves these pods itself. {_SEE} shows all.",
         )
 
 
@@ -165,7 +165,7 @@ def _unknown(budgets: Iterable[_Budget]) -> Iterator[Finding]:
             "warning",
             f"the status of these PodDisruptionBudgets is unknown: {first_few(list(reasons))}",
             "\n".join(f"{name}: {reason}" for name, reason in list(reasons.items())[:_LISTS]),
-            f"Until then, no eviction is allowed. Fix the budget, or check kube-controller-manager; {_SEE}",
+            f"Fix the budget, or check kube-controller-manager: no eviction is allowed before that. {_SEE}",
         )
 
 

@@ -1,4 +1,4 @@
-"""Controllers that are down, and the one that runs leave out until it is back."""
+"""Which controllers are down, and which of them is left out of runs until it is back."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LEAST_CONTROLLERS = 3
 _SSH_SECONDS = 15.0
 _NEED_ALL = {
     "etcd": "etcd's image is changed one member at a time, while all members are healthy",
-    "playbook": "the playbook's changes would stay missing on that controller",
+    "playbook": "the playbook's changes would be missing on that controller",
     "nodes": "nodes are upgraded by playbooks, which need every controller",
     "surge": "nodes are upgraded by playbooks, which need every controller",
 }

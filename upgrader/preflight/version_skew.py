@@ -67,7 +67,7 @@ def check_version(context: PreflightContext) -> Iterator[Finding]:
                 "warning" if down else "error",
                 f"the kubelet of {node} ({kubelet}) is {behind} minor versions behind {target}",
                 f"A kubelet may be {KUBELET_MINORS} minor versions behind the API server at most."
-                + (" This one is down; once it is back, it may not work." if down else ""),
+                + (" The node is down; once it returns, its kubelet isn't supported." if down else ""),
                 f"Before it comes back: kubectl delete node {node}, upgrade its kubelet, and join it again."
                 if down
                 else f"Upgrade the kubelet of {node} first{by}.",

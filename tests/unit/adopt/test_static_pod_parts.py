@@ -37,7 +37,7 @@ def test_a_manifest_that_is_none(tmp_path: Path, content: bytes, where: str) -> 
     controllers = (Host("controller-1", "10.0.0.1"),)
     cluster = Cluster(tmp_path, tmp_path / "kubeconfig", "", tmp_path / "hosts.yml", controllers)
     with pytest.raises(
-        Blocked, match=f"controller-1: {MANIFESTS}/kube-scheduler.yaml is no manifest .*{where};"
+        Blocked, match=f"controller-1: {MANIFESTS}/kube-scheduler.yaml is not a manifest .*{where};"
     ) as caught:
         read_controllers(hosts, cluster)
     assert "journalctl -u kubelet" in caught.value.remedy

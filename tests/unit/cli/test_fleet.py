@@ -520,7 +520,7 @@ def test_inventory_that_has_changed_since(folder: Path, right: str, wrong: str) 
     assert "is skipped" in fleet(folder, "skip", "c", "--reason", "later").stderr
     with pytest.raises(UsageError, match="has no cluster e") as caught:
         fleet(folder, "skip", "e", "--reason", "later")
-    assert "Its clusters: a, b, c" in caught.value.remedy
+    assert "Name one of its clusters: a, b, c" in caught.value.remedy
 
 
 def test_cluster_folder_that_is_gone(folder: Path) -> None:

@@ -242,7 +242,7 @@ def test_job_that_has_waited_too_long(site: Site, planned: list[bool], by: str, 
     ended = site.invoke("run", "--resume", "--yes", "--begin-by", by)
     assert len(site.done) == begun and bool(planned) == (not begun and not late)
     if late and not begun:
-        assert isinstance(ended.exception, Interrupted) and "to begin by 2026-01-01 00:00Z" in str(ended.exception)
+        assert isinstance(ended.exception, Interrupted) and "too late: after 2026-01-01 00:00Z" in str(ended.exception)
 
 
 @pytest.mark.parametrize("end", ["succeeded", "rolled-back", None])
@@ -523,7 +523,7 @@ def test_run_that_died_before_its_first_record_is_not_the_one_before(site: Site)
 def test_rollback_to_a_step(site: Site) -> None:
     """A step that the run never began is refused; with the last one there is nothing to undo."""
     site.run(OLDER, BEGUN)
-    assert "Its steps: a" in site.refused("rollback", "--to", "b", "--yes").remedy
+    assert "Name one of the steps that it has started: a" in site.refused("rollback", "--to", "b", "--yes").remedy
     assert "Nothing to roll back" in site.invoke("rollback", "--to", "a", "--yes").stderr
     assert site.done == []
 

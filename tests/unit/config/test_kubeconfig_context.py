@@ -35,7 +35,9 @@ def test_another_context_is_refused_with_both_names(kubeconfig: Path) -> None:
     """The message names both contexts, and the remedy is the command that repairs it, if there is one."""
     with pytest.raises(UsageError, match="points at context 'demo', but this cluster's is 'production'") as caught:
         check_context(kubeconfig, "production")
-    assert caught.value.remedy.startswith("It has no context of that name: it has none.")
+    assert caught.value.remedy.startswith(
+        "Correct `cluster.context` in upgrader.yaml (contexts of the kubeconfig: none)"
+    )
     with kubeconfig.open("a") as file:
         file.write("contexts: [{name: demo, context: {}}, {name: production, context: {}}]\n")
     with pytest.raises(UsageError) as caught:
@@ -43,7 +45,10 @@ def test_another_context_is_refused_with_both_names(kubeconfig: Path) -> None:
     assert "kubectl config use-context production" in caught.value.remedy
     with pytest.raises(UsageError) as caught:
         check_context(kubeconfig, "prod")
-    assert "it has demo, production. Correct `cluster.context` in upgrader.yaml" in caught.value.remedy
+    assert (
+        "Correct `cluster.context` in upgrader.yaml (contexts of the kubeconfig: demo, production)"
+        in caught.value.remedy
+    )
 
 
 def test_a_missing_kubeconfig_is_refused(tmp_path: Path) -> None:

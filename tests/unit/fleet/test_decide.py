@@ -123,7 +123,8 @@ def test_soak_ends_by_time_and_an_answer() -> None:
     assert decision.soaks == ("a2",) and decision.starts == ()
     played.tell(SoakChecked("a2", passed=False, reason="no answer"), minutes=1)
     blind = Wait(
-        "the end of its soak: 1 of its clusters must answer at the target: a2: no answer", over + timedelta(hours=1)
+        "the end of its soak: 1 of its clusters must report the target version: a2: no answer",
+        over + timedelta(hours=1),
     )
     assert played.decide().stages["a"] == blind
     played.tell(minutes=ANSWER_SECONDS / 60)
@@ -156,7 +157,7 @@ def test_soak_with_gates() -> None:
     played.tell(SoakChecked("a1", passed=True), SoakChecked("a2", passed=True), minutes=60)
     assert (played.decide().gates, played.decide().soaks, played.starts) == (("a1",), ("a1",), [])
     assert played.tell(SoakGateChecked("a1", "errors", "0.3")).starts == []
-    assert "must answer at the target: a1: gate errors doesn't pass: 0.3" in played.decide().stages["a"].reason
+    assert "must report the target version: a1: gate errors doesn't pass: 0.3" in played.decide().stages["a"].reason
     assert played.tell(SoakGateChecked("a1")).starts == ["b1"] and played.decide().gates == ()
 
 
@@ -201,7 +202,9 @@ def test_soak_with_a_restart() -> None:
     played.tell(SoakChecked("a2", passed=True), minutes=59)
     decision = played.decide()
     assert decision.soaks == (), "it has yet to be restarted"
-    assert decision.starts == () and decision.stages["a"].reason.endswith("must answer at the target: a1: no follower")
+    assert decision.starts == () and decision.stages["a"].reason.endswith(
+        "must report the target version: a1: no follower"
+    )
     assert played.tell(PodRestarted("a1"), SoakChecked("a1", passed=True)).starts == ["b1"]
 
 

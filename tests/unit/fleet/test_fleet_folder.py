@@ -72,7 +72,7 @@ WRONG_FLEETS = [
         "fleet.yaml:17: operator Exists takes no values",
     ),
     ("to: 2027-01-06", "to: 2026-12-06", "fleet.yaml:18: the exclusion ends on 2026-12-06, before it begins"),
-    ("to: 2027-01-06", "to: 2027-13-06", "fleet.yaml:18: 'spec.exclusions.to': '2027-13-06' is not a day"),
+    ("to: 2027-01-06", "to: 2027-13-06", "fleet.yaml:18: 'spec.exclusions.to': '2027-13-06' is not a valid date"),
     (
         "2026-12-15, to: 2027-01-06",
         "2026-11-15, to: 2126-01-06",
@@ -101,7 +101,7 @@ def test_wrong_fleet(tmp_path: Path, right: str, wrong: str, message: str, monke
         ("name: b", "name: a", "fleet-inventory.yaml:3: two clusters have the name a; see line 2"),
         ("uid: u2", "folder: clusters/a, uid: u2", "fleet-inventory.yaml:3: two clusters have the folder clusters/a"),
         ("name: d", "name: e", "fleet-inventory.yaml:5: clusters/e, the folder of cluster e, is not a cluster folder"),
-        ("name: d", "name: D/..", "fleet-inventory.yaml:5: 'clusters.name': 'D/..' is not a name"),
+        ("name: d", "name: D/..", "fleet-inventory.yaml:5: 'clusters.name': 'D/..' is not a valid name"),
         (", uid: u3", "", "fleet-inventory.yaml:4: key 'clusters.uid' is missing"),
     ],
 )

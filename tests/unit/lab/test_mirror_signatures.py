@@ -77,7 +77,7 @@ def test_another_ca_of_the_same_name(signing: Signing, tmp_path: Path) -> None:
 def test_no_ca(tmp_path: Path) -> None:
     """A certificate of a signer in the file doesn't make it a CA."""
     signing = Signing(ca=False)
-    with pytest.raises(Unverified, match="is no CA"):
+    with pytest.raises(Unverified, match="is not a CA"):
         verify(SHA256, *signing.sign(CONTENT), trusting(signing, tmp_path), RELEASES)
 
 

@@ -51,7 +51,7 @@ def first_line(path: Path, most_bytes: int = MOST_BYTES) -> bytes:
 
 
 def glance(path: Path) -> Glance:
-    """Raises OSError, and ValueError for what is no journal."""
+    """Raises OSError, and ValueError for what is not a journal."""
     with open_plain(path) as file:
         content = file.read(MOST_BYTES)
     started, begun = dict[str, Any](), dict[str, str]()
@@ -61,14 +61,14 @@ def glance(path: Path) -> Glance:
         elif name in ("StepStarted", "StepEnded"):
             begun.setdefault(str(data.get("step")), str(data.get("summary") or ""))
     if not started:
-        raise ValueError(f"{path} is no journal of a run")
+        raise ValueError(f"{path} is not the journal of a run")
     upgrade = started.get("kind") == RunKind.UPGRADE.value
     return Glance(upgrade, tuple(map(str, started.get("steps") or ())), tuple(begun.items()))
 
 
 def outcome(path: Path) -> str:
     """How the run ended, `interrupted` if it didn't; only the end of the file is read. Raises OSError, and ValueError
-    for what is no journal.
+    for what is not a journal.
     """
     with open_plain(path) as file:
         size = file.seek(0, 2)

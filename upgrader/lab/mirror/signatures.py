@@ -137,7 +137,7 @@ def _require_issued(found: x509.Certificate, authorities: Authorities) -> None:
         except (InvalidSignature, ValueError, TypeError):
             continue
         if not _is_ca(authority):
-            raise Unverified(f"{authority.subject.rfc4514_string()} in {authorities.name} is no CA")
+            raise Unverified(f"{authority.subject.rfc4514_string()} in {authorities.name} is not a CA")
         if not authority.not_valid_before_utc <= found.not_valid_before_utc <= authority.not_valid_after_utc:
             raise Unverified(
                 f"the CA {authority.subject.rfc4514_string()} was not valid when it issued the certificate"

@@ -84,7 +84,9 @@ def chosen(webhooks: Sequence[Webhook], names: Sequence[str]) -> tuple[Webhook, 
     if unknown := [name for name in names if name not in known]:
         raise UsageError(
             f"guard has no webhook {first_few(unknown)}; nothing was changed",
-            remedy=f"There are: {', '.join(sorted(known)) or f'none, as no configuration has the label {LABEL}'}.",
+            remedy=f"Name one of these: {', '.join(sorted(known))}."
+            if known
+            else f"Check the configurations of guard's webhooks: none has the label {LABEL}.",
         )
     return tuple(each for each in webhooks if not names or each.name in names or each.configuration in names)
 

@@ -157,9 +157,10 @@ def _files(part: Part, content: Iterator[bytes], wanted: set[str]) -> Iterator[t
                 file = archive.extractfile(each) if each.isreg() and not each.issparse() else None
                 if file is None or each.size > _MOST_BYTES:
                     raise BackupRefused(
-                        f"{path} in {part.name} is no file of at most {_MOST_BYTES >> 20} MiB; a link is not followed",
+                        f"{path} in {part.name} is not a regular file of at most {_MOST_BYTES >> 20} MiB; a "
+                        "link is not followed",
                         remedy=_ANOTHER,
                     )
                 yield path, file.read()
     except (tarfile.TarError, ValueError, RecursionError) as error:
-        raise BackupRefused(f"{part.name} is no tar archive: {error}") from error
+        raise BackupRefused(f"{part.name} is not a tar archive: {error}") from error

@@ -148,7 +148,7 @@ def test_the_snapshot_and_the_files_that_flags_name_go_into_a_unit(site: Site) -
     [
         (lambda site: site.files.pop(KEYS), f"controller-1 that kube-apiserver's flags name: {KEYS}"),
         (lambda site: (site.files.pop(KEYS), site.links.append(KEYS)), "a link is not followed"),
-        (lambda site: site.files.update({KEYS: bytes((1 << 20) + 1)}), "is no file of at most 1 MiB"),
+        (lambda site: site.files.update({KEYS: bytes((1 << 20) + 1)}), "is not a regular file of at most 1 MiB"),
         (lambda site: site.files.update({ADMISSION: b"- path: /x.yaml"}), f"{ADMISSION} names other files"),
     ],
     ids=["missing", "link", "large", "admission"],
@@ -238,7 +238,7 @@ def test_a_part_that_is_no_archive_is_refused(site: Site) -> None:
     made = manifest_of(parts)
     assert made.parts[1].sha256 == hashlib.sha256(parts["controllers/controller-1.tar"]).hexdigest()
     site.write = lambda: _sealed(site, made, parts)  # type: ignore[method-assign]
-    with pytest.raises(BackupRefused, match=r"controllers/controller-1\.tar is no tar archive"):
+    with pytest.raises(BackupRefused, match=r"controllers/controller-1\.tar is not a tar archive"):
         site.run()
 
 

@@ -154,14 +154,15 @@ def _parser() -> argparse.ArgumentParser:
     flag("server-tls.port", "tls_port", _port, 8443, "port of the webhooks", metavar="8443")
     text = "timeout of a webhook's request"
     flag("server-tls.request-timeout", "timeout_seconds", _seconds, 10.0, text, metavar="10s")
-    flag("server-tls.cert-file", "certificate", Path, None, "certificate, if not from the Secret", metavar="FILE")
-    flag("server-tls.key-file", "key", Path, None, "its key", metavar="FILE")
+    text = "file of the certificate (default: the certificate in the Secret)"
+    flag("server-tls.cert-file", "certificate", Path, None, text, metavar="FILE")
+    flag("server-tls.key-file", "key", Path, None, "file of the certificate's private key", metavar="FILE")
     own = "server-tls.self-signed-cert"
     switch(f"{own}.enabled", "own", True, "create a CA and a certificate in a Secret")
     flag(f"{own}.secret-name", "secret", str, _IN, "name of that Secret", metavar="NAME")
-    text = "the Service's name in it (default: rollout-operator.NAMESPACE.svc)"
+    text = "DNS name in the certificate: the Service's (default: rollout-operator.NAMESPACE.svc)"
     flag(f"{own}.dns-name", "dns_name", str, "", text, metavar="NAME")
-    flag(f"{own}.org", "organization", str, "upgrader", "organization in it", metavar="NAME")
+    flag(f"{own}.org", "organization", str, "upgrader", "organization in the certificate", metavar="NAME")
     text = "validity of the certificate, 10m at least"
     flag(f"{own}.expiration", "life", _life, 365 * 86400, text, metavar="1y")
     switch("webhooks.update-ca-bundle", "inject", True, "write the CA into the labelled webhook configurations")

@@ -94,7 +94,7 @@ def read(item: Mapping[str, Any]) -> IngressDaemonSet:
         raise InvalidIngress("with maxUnavailableNodes and maxDegradedNodes of 0 no node is ever updated")
     spelt = {str(rolling[key]): rolling[key] for key in _UNAVAILABLE_PODS if rolling.get(key) is not None}
     if len(spelt) > 1:
-        raise InvalidIngress("the two spellings of maxUnavailablePodsPerNode have different values")
+        raise InvalidIngress(f"{' and '.join(spelt)} are two spellings of the same field, and have different values")
     due_key, _, due_grace = _annotation(rolling, "annotateDeploymentToDetach")
     ports, detachment = _ports(spec), _detachment(rolling)
     told = _object(rolling, "annotateDeploymentToDetach").get("gracePeriodSeconds") is not None

@@ -82,7 +82,7 @@ class Selector:
             else:
                 values = frozenset(value.strip() for value in term["values"].split(","))
                 if not all(re.fullmatch(_VALUE, value) for value in values):
-                    raise InvalidSelector(f"{term['values']!r} are not values of labels")
+                    raise InvalidSelector(f"{term['values']!r} is not a list of valid label values")
                 found.append((term["of"], "NotIn" if term["set"] == "notin" else "In", values))
         return cls(tuple(found))
 

@@ -73,7 +73,7 @@ def _exit(name: str, container: Container, serves: bool) -> Finding:
         remedy = "An older generation may work; `upgrader recover` tries the next one."
     else:
         also = "; meanwhile, another instance serves the API" if serves else ""
-        remedy = f"Its Helm release must be rolled back to its last good revision: `upgrader recover` does that{also}."
+        remedy = f"Run `upgrader recover`: it rolls the Helm release back to its last good revision{also}."
     return Finding("apiserver.exits", "error", title, detail, remedy)
 
 

@@ -136,7 +136,7 @@ def services(name: str, facts: HostFacts) -> Iterator[Cause]:
         service = facts.etcd.service
         if isinstance(service, Unit) and not service.running:
             title = f"{name}: {service.name} is {service.state}, and may be a member of the cluster's etcd"
-            remedy = f"If it is, start it: `systemctl start {service.name}` on {name}."
+            remedy = f"If this machine is a member of that etcd, start it: `systemctl start {service.name}` on {name}."
             yield Cause(Finding("etcd.service-unknown", "unknown", title, facts.etcd.named_here.why, remedy))
 
 

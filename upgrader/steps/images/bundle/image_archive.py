@@ -108,4 +108,4 @@ def _parsed(content: bytes, name: str) -> Any:
     try:
         return json.loads(content)
     except (ValueError, RecursionError):
-        raise NotATar(f"its {name} is no JSON") from None
+        raise NotATar(f"its {name} is not JSON") from None
