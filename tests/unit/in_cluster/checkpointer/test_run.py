@@ -98,7 +98,7 @@ def test_an_instance_serves_its_own_port_until_it_is_stopped(
     mine, peers = free_port(), free_port()
     ports = (peers, mine) if "CHECKPOINT_OF" in environment else (mine, peers)
     with stopped_when_ready(mine) as seen:
-        assert main([*arguments, f"--port={ports[0]}", f"--copy-port={ports[1]}"]) == 0
+        assert main([*arguments, f"--port={ports[0]}", f"--standby-port={ports[1]}"]) == 0
     ((status, reasons),) = seen
     assert status == 503
     assert "kube-system/pod-checkpointer-abcde: its own standby pod is not in place yet" in reasons
@@ -128,7 +128,7 @@ def test_an_instance_that_stands_by_passes_on_what_the_acting_one_says(
     mine = free_port()
     try:
         with stopped_when_ready(mine) as seen:
-            assert main([*arguments, f"--port={mine}", f"--copy-port={free_port()}"]) == 0
+            assert main([*arguments, f"--port={mine}", f"--standby-port={free_port()}"]) == 0
     finally:
         lock.release()
         acting.shutdown()

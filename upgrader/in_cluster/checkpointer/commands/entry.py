@@ -59,13 +59,7 @@ def _parser() -> argparse.ArgumentParser:
     run = commands.add_parser("run", help="keep the checkpoints of this node")
     run.set_defaults(command=_run)
     run.add_argument("--port", type=_port, default=10280, help="health and metrics of the DaemonSet's pod")
-    run.add_argument(
-        "--standby-port",
-        "--copy-port",
-        type=_port,
-        default=10281,
-        help="the same for the standby pod (formerly --copy-port)",
-    )
+    run.add_argument("--standby-port", type=_port, default=10281, help="the same for the standby pod")
     run.add_argument("--interval", type=_seconds, default=2.0, metavar="S", help="time between passes")
     run.add_argument(
         "--ready-for",
