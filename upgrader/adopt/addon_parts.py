@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from upgrader.adopt.pod_metadata import addon_metadata, differing, rendered_metadata
+from upgrader.adopt.static_pod_parts import CONTAINER_FIELDS
 from upgrader.adopt.variables import variables_of
 from upgrader.errors import Blocked
 from upgrader.model.manifest import objects_in
@@ -34,27 +35,8 @@ _WORKLOADS_OWN = frozenset(
         "updateStrategy",
     }
 )
-"""What the chart has a value for or sets on purpose, and what is looked at by itself; so of the other two."""
+"""What the chart has a value for or sets on purpose, and what is looked at by itself; so of pods, below."""
 _PODS_OWN = frozenset({"containers", "initContainers", "serviceAccount", "tolerations", "volumes"})
-_CONTAINERS_OWN = frozenset(
-    {
-        "args",
-        "command",
-        "env",
-        "image",
-        "imagePullPolicy",
-        "livenessProbe",
-        "name",
-        "ports",
-        "readinessProbe",
-        "resources",
-        "securityContext",
-        "startupProbe",
-        "terminationMessagePath",
-        "terminationMessagePolicy",
-        "volumeMounts",
-    }
-)
 _PODS_DEFAULTS: Mapping[str, Any] = {
     "automountServiceAccountToken": True,
     "dnsPolicy": "ClusterFirst",
@@ -170,7 +152,7 @@ def _lost(live: Object, charts: Object) -> Iterator[str]:
             for item in container.get("volumeMounts") or ()
             if item["mountPath"] not in paths
         )
-        yield from _others(container, chart, _CONTAINERS_OWN, {})
+        yield from _others(container, chart, CONTAINER_FIELDS, {})
         yield from _unsafe(container.get("securityContext") or {}, chart.get("securityContext") or {})
         served = {*_ports(chart)}
         yield from (

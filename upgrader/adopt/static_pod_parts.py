@@ -15,7 +15,7 @@ from upgrader.contract.flags import is_true
 from upgrader.contract.variables import seen_words
 from upgrader.errors import Blocked
 
-__all__ = ["check_static_pods", "other_lease"]
+__all__ = ["CONTAINER_FIELDS", "check_static_pods", "other_lease"]
 
 _METADATA = frozenset({"annotations", "creationTimestamp", "labels", "name", "namespace"})
 _POD = frozenset(
@@ -36,7 +36,7 @@ _POD = frozenset(
         "volumes",
     }
 )
-_CONTAINER = frozenset(
+CONTAINER_FIELDS = frozenset(
     {
         "args",
         "command",
@@ -55,6 +55,7 @@ _CONTAINER = frozenset(
         "volumeMounts",
     }
 )
+"""What a chart has a value for or sets on purpose, and what is looked at by itself."""
 _STRICT: Mapping[str, tuple[Any, ...]] = {
     "readOnlyRootFilesystem": (True,),
     "seccompProfile": ({"type": "RuntimeDefault"},),
@@ -155,7 +156,7 @@ def _unknown(static: StaticPod) -> Iterator[tuple[str, str]]:
             yield key, f"`{key}`" + (f" ({', '.join(names)})" if names else "")
     if spec.get("dnsPolicy", "Default") not in ("ClusterFirst", "Default"):
         yield "dnsPolicy", f"`dnsPolicy: {spec['dnsPolicy']}`"
-    for key in sorted(container.keys() - _CONTAINER):
+    for key in sorted(container.keys() - CONTAINER_FIELDS):
         if container[key]:
             yield key, f"`{key}`"
     for where in (spec, container):

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_network
 from typing import Literal
 
-__all__ = ["Network", "Range", "blocks_taken", "networks", "overlapping", "usable"]
+from upgrader.ports import KubeObject
+
+__all__ = ["Network", "Range", "blocks_taken", "networks", "overlapping", "pod_cidrs", "usable"]
 
 Network = IPv4Network | IPv6Network
 
@@ -37,6 +39,12 @@ def networks(texts: Iterable[str]) -> tuple[Network, ...]:
         except ValueError:
             continue
     return tuple(found)
+
+
+def pod_cidrs(node: KubeObject) -> tuple[Network, ...]:
+    """A node's ranges of addresses for its pods, one of each IP family; () if it has none."""
+    spec = node.get("spec") or {}
+    return networks(spec.get("podCIDRs") or [spec.get("podCIDR") or ""])
 
 
 def overlapping(ranges: Iterable[Range]) -> Iterator[tuple[Range, Range]]:

@@ -10,6 +10,7 @@ from upgrader.model.first_few import first_few
 from upgrader.model.version import KubernetesVersion
 from upgrader.preflight.context import PreflightContext
 from upgrader.preflight.flag_lifecycle import GateStage, fate, judged_by, known_gates
+from upgrader.preflight.flags import listed, them
 from upgrader.preflight.given_gates import given_gates
 from upgrader.steps.release.planned_commands import PlannedCommand, planned_commands
 
@@ -71,25 +72,25 @@ def _judged(command: PlannedCommand, gates: Mapping[str, str]) -> Iterator[Findi
             "feature-gates.removed",
             "error",
             f"{command} doesn't know feature gate {first_few(list(unknown))}",
-            f"{_listed(unknown)}\n{command.place} The component would exit at every start (crash loop).",
-            f"Remove {_them(unknown)} from the values of release {command.release.name}.",
+            f"{listed(unknown)}\n{command.place} The component would exit at every start (crash loop).",
+            f"Remove {them(unknown)} from the values of release {command.release.name}.",
         )
     if unsure:
         yield Finding(
             "feature-gates.unsure",
             "warning",
             f"{command} may not know feature gate {first_few(list(unsure))}",
-            f"{_listed(unsure)}\n{command.place} {read}, which this version of upgrader knows, lacks {_them(unsure)}; "
+            f"{listed(unsure)}\n{command.place} {read}, which this version of upgrader knows, lacks {them(unsure)}; "
             "a later patch might have added them. A component exits at a feature gate that it doesn't know.",
-            f"Look for {_them(unsure)} in the changelog of {command.version}.",
+            f"Look for {them(unsure)} in the changelog of {command.version}.",
         )
     if locked:
         yield Finding(
             "feature-gates.locked",
             "error",
             f"{command} refuses {first_few(list(locked))}",
-            f"{_listed(locked)}\n{command.place} The component would exit at every start (crash loop).",
-            f"Remove {_them(locked)} from the values of release {command.release.name}: the feature can no longer be "
+            f"{listed(locked)}\n{command.place} The component would exit at every start (crash loop).",
+            f"Remove {them(locked)} from the values of release {command.release.name}: the feature can no longer be "
             "switched.",
         )
     if deprecated:
@@ -97,8 +98,8 @@ def _judged(command: PlannedCommand, gates: Mapping[str, str]) -> Iterator[Findi
             "feature-gates.deprecated",
             "warning",
             f"{command} uses deprecated feature gate {first_few(list(deprecated))}",
-            f"{_listed(deprecated)}\n{command.place} A later version will reject {_them(deprecated)} and exit.",
-            f"Remove {_them(deprecated)} from the values of release {command.release.name}, if the feature's default "
+            f"{listed(deprecated)}\n{command.place} A later version will reject {them(deprecated)} and exit.",
+            f"Remove {them(deprecated)} from the values of release {command.release.name}, if the feature's default "
             "is acceptable.",
         )
 
@@ -106,11 +107,3 @@ def _judged(command: PlannedCommand, gates: Mapping[str, str]) -> Iterator[Findi
 def _why(stage: GateStage) -> str:
     fixed = "" if stage.locked is None else f", locked to {str(stage.locked).lower()}"
     return f"{_STAGES[stage.name]} (stage {stage.name}{fixed})"
-
-
-def _listed(gates: Mapping[str, str]) -> str:
-    return "\n".join(f"{gate}: {why}" for gate, why in gates.items())
-
-
-def _them(gates: Mapping[str, str]) -> str:
-    return "it" if len(gates) == 1 else "them"

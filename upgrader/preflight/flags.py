@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from upgrader.model.api_lifecycle import Minor, ends_between, known_apis, newest_known
@@ -15,7 +15,7 @@ from upgrader.preflight.flag_lifecycle import fate, judged_by, known_flags
 from upgrader.preflight.flag_places import flag_place
 from upgrader.steps.release.planned_commands import PlannedCommand, planned_commands
 
-__all__ = ["check_flags"]
+__all__ = ["check_flags", "listed", "them"]
 
 _LETTERS = ("h", "v")
 """The flags of one dash that every component has."""
@@ -67,17 +67,17 @@ def _judged(command: PlannedCommand, values: Path | None) -> Iterator[Finding]:
             "flags.removed",
             "error",
             f"{command} doesn't know {first_few(list(unknown))}",
-            f"{_listed(_placed(unknown, places))}\n{command.place} The component would exit at every start "
+            f"{listed(_placed(unknown, places))}\n{command.place} The component would exit at every start "
             "(crash loop).",
-            f"Change the values of release {command.release.name}: remove or replace {_them(unknown)}.",
+            f"Change the values of release {command.release.name}: remove or replace {them(unknown)}.",
         )
     if deprecated:
         yield Finding(
             "flags.deprecated",
             "warning",
             f"{command} deprecates {first_few(list(deprecated))}",
-            f"{_listed(_placed(deprecated, places))}\n{command.place} A later version won't know {_them(deprecated)}.",
-            f"Change the values of release {command.release.name}: remove or replace {_them(deprecated)}.",
+            f"{listed(_placed(deprecated, places))}\n{command.place} A later version won't know {them(deprecated)}.",
+            f"Change the values of release {command.release.name}: remove or replace {them(deprecated)}.",
         )
 
 
@@ -104,9 +104,9 @@ def _runtime_config(command: PlannedCommand, now: KubernetesVersion) -> Iterator
                 "flags.runtime-config",
                 "error" if severe else "warning",
                 f"{command} doesn't serve the API versions set by {first_few(list(entries))}",
-                f"{_listed(entries)}\n{command.place} The component might crash-loop (`has not been registered`), or "
+                f"{listed(entries)}\n{command.place} The component might crash-loop (`has not been registered`), or "
                 "not serve that version.",
-                f"Change the values of release {command.release.name}: remove {_them(entries)}, or use a version that "
+                f"Change the values of release {command.release.name}: remove {them(entries)}, or use a version that "
                 f"v{command.version.major}.{command.version.minor} serves.",
             )
 
@@ -115,7 +115,8 @@ def _ended(ends: list[Minor]) -> str:
     return f"not served since v{minor_text(max(ends))}" if ends else "comes with a later version"
 
 
-def _listed(flags: dict[str, str]) -> str:
+def listed(flags: Mapping[str, str]) -> str:
+    """Flags or feature gates, a line for each, with what is wrong with it."""
     return "\n".join(f"{flag}: {why}" for flag, why in flags.items())
 
 
@@ -124,5 +125,6 @@ def _placed(flags: dict[str, str], places: dict[str, str]) -> dict[str, str]:
     return {f"{flag} ({places[flag]})" if places[flag] else flag: why for flag, why in flags.items()}
 
 
-def _them(flags: dict[str, str]) -> str:
+def them(flags: Mapping[str, str]) -> str:
+    """What a sentence calls them by."""
     return "it" if len(flags) == 1 else "them"

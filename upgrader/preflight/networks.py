@@ -15,7 +15,7 @@ from upgrader.gates.kubernetes_kinds import SERVICE_CIDRS, SERVICES
 from upgrader.model.finding import Finding
 from upgrader.model.first_few import first_few
 from upgrader.ports import Kind, Kube, KubeObject
-from upgrader.preflight.address_ranges import Network, Range, blocks_taken, networks, overlapping, usable
+from upgrader.preflight.address_ranges import Network, Range, blocks_taken, networks, overlapping, pod_cidrs, usable
 from upgrader.preflight.component_flags import component_flags
 from upgrader.preflight.context import PreflightContext
 
@@ -56,7 +56,7 @@ def _service_cidrs(context: PreflightContext) -> tuple[Network, ...]:
 def _overlaps(context: PreflightContext, services: Sequence[Network]) -> Iterator[Finding]:
     ranges = [Range(network, "services") for network in services]
     for name, node in context.nodes.items():
-        ranges += [Range(network, "pods", name) for network in _pod_cidrs(node)]
+        ranges += [Range(network, "pods", name) for network in pod_cidrs(node)]
         ranges += [Range(network, "node", name) for network in _addresses(node)]
     found = [f"{inner} lies in {outer}" for outer, inner in overlapping(ranges)]
     if found:
@@ -70,11 +70,6 @@ def _overlaps(context: PreflightContext, services: Sequence[Network]) -> Iterato
             "overlaps nothing; to stop using the old one, see "
             "https://kubernetes.io/docs/tasks/network/reconfigure-default-service-ip-ranges/.",
         )
-
-
-def _pod_cidrs(node: KubeObject) -> tuple[Network, ...]:
-    spec = node.get("spec") or {}
-    return networks(spec.get("podCIDRs") or [spec.get("podCIDR") or ""])
 
 
 def _addresses(node: KubeObject) -> tuple[Network, ...]:
@@ -91,7 +86,7 @@ def _pod_room(context: PreflightContext) -> Iterator[Finding]:
     own_pool = flags.get("cidr-allocator-type", "RangeAllocator") != "RangeAllocator"
     if flags.get("allocate-node-cidrs", "").lower() not in ("true", "t", "1") or own_pool:
         return
-    taken = [network for node in context.nodes.values() for network in _pod_cidrs(node)]
+    taken = [network for node in context.nodes.values() for network in pod_cidrs(node)]
     taken += networks(flags.get(_SERVICE_FLAG, "").split(","))  # which it leaves out
     clusters = networks(flags.get("cluster-cidr", "").split(","))
     if not clusters:

@@ -9,7 +9,7 @@ from itertools import islice
 from upgrader.model.finding import Finding
 from upgrader.model.first_few import first_few
 from upgrader.ports import KubeObject
-from upgrader.preflight.address_ranges import Network, networks
+from upgrader.preflight.address_ranges import pod_cidrs
 from upgrader.preflight.context import PODS, PreflightContext
 
 __all__ = ["check_pod_addresses"]
@@ -24,7 +24,7 @@ def check_pod_addresses(context: PreflightContext) -> Iterator[Finding]:
 
     A network plugin may have ranges of its own, on all nodes: where most nodes' pods are outside, nothing is found.
     """
-    ranges = {name: _pod_cidrs(node) for name, node in context.nodes.items()}
+    ranges = {name: pod_cidrs(node) for name, node in context.nodes.items()}
     inside: set[str] = set()
     outside: dict[str, list[str]] = {}
     for pod in islice(context.kube.each(PODS, at_once=_PAGE), _SAMPLE):
@@ -45,11 +45,6 @@ def check_pod_addresses(context: PreflightContext) -> Iterator[Finding]:
             "its network plugin.",
             f"Check /etc/cni/net.d and the kubelet's flags on {first_few(sorted(outside))}, then delete these pods.",
         )
-
-
-def _pod_cidrs(node: KubeObject) -> tuple[Network, ...]:
-    spec = node.get("spec") or {}
-    return networks(spec.get("podCIDRs") or [spec.get("podCIDR") or ""])
 
 
 def _own_addresses(pod: KubeObject) -> list[IPv4Address | IPv6Address]:

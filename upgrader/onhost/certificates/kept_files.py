@@ -26,7 +26,7 @@ from upgrader.onhost.certificates.renewed_by_kubeadm import fault
 from upgrader.onhost.common.private_folder import make_private
 from upgrader.onhost.common.questions import Failed
 
-__all__ = ["DONE", "RENEWING", "RESTORED", "forget", "install", "keep", "mark", "mend", "put_back", "unfinished"]
+__all__ = ["DONE", "forget", "install", "keep", "mark", "mend", "owner_of", "put_back", "unfinished"]
 
 RENEWING, DONE, RESTORED = "renewing", "done", "restored"
 _FORMAT = 1
@@ -43,8 +43,7 @@ def keep(folder: str, renewal: str, names: dict[str, list[str]]) -> None:
             data, found = file.read(), os.fstat(file.fileno())
         digest = hashlib.sha256(data).hexdigest()
         write(os.path.join(content, digest), data)
-        owner = {"mode": stat.S_IMODE(found.st_mode), "uid": found.st_uid, "gid": found.st_gid}
-        files.append({"path": path, "real": real, "sha256": digest, "mtime_ns": found.st_mtime_ns, **owner})
+        files.append({"path": path, "real": real, "sha256": digest, "mtime_ns": found.st_mtime_ns, **owner_of(found)})
     sync_folder(content)
     point = {"format_version": _FORMAT, "renewal": renewal, "state": RENEWING, "names": names, "files": files}
     _store(folder, point)
@@ -101,6 +100,11 @@ def forget(folder: str) -> None:
     shutil.rmtree(os.path.join(folder, "content"), ignore_errors=True)
     with contextlib.suppress(FileNotFoundError):
         os.unlink(os.path.join(folder, "point.json"))
+
+
+def owner_of(found: os.stat_result) -> dict[str, int]:
+    """A file's mode, owner and group, as in a point."""
+    return {"mode": stat.S_IMODE(found.st_mode), "uid": found.st_uid, "gid": found.st_gid}
 
 
 def install(files: list[tuple[str, bytes, Any]]) -> None:

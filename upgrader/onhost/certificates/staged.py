@@ -12,7 +12,7 @@ import shutil
 import subprocess
 from typing import TYPE_CHECKING
 
-from upgrader.onhost.certificates.kept_files import DONE, install, keep, mark
+from upgrader.onhost.certificates.kept_files import DONE, install, keep, mark, owner_of
 from upgrader.onhost.certificates.new_signer import AUTHORITY, NewSigner, authority_files
 from upgrader.onhost.certificates.renewed_by_kubeadm import fault, files_of
 from upgrader.onhost.common.private_folder import make_private
@@ -75,7 +75,9 @@ def renew(
         changed = []
         for name, paths in places.items():
             new = [_content(path) for path in fresh[name]]
-            install([(os.path.realpath(path), new[number], _owner(path)) for number, path in enumerate(paths)])
+            install(
+                [(os.path.realpath(path), new[number], owner_of(os.stat(path))) for number, path in enumerate(paths)]
+            )
             changed += paths
         mark(folder, DONE)
         return changed
@@ -150,11 +152,6 @@ def _in_stage(path: str, kubernetes: str, stage: str) -> str:
 def _content(path: str) -> bytes:
     with open(path, "rb") as file:
         return file.read()
-
-
-def _owner(path: str) -> dict[str, int]:
-    found = os.stat(path)
-    return {"mode": found.st_mode & 0o7777, "uid": found.st_uid, "gid": found.st_gid}
 
 
 def _remove(folder: str) -> None:

@@ -21,7 +21,7 @@ from upgrader.onhost.certificates.bundles import (
     removed,
     trusted_by,
 )
-from upgrader.onhost.certificates.kept_files import DONE, forget, install, keep, mark, put_back, unfinished
+from upgrader.onhost.certificates.kept_files import DONE, forget, install, keep, mark, owner_of, put_back, unfinished
 
 __all__ = ["Places", "change", "mend", "read"]
 
@@ -98,7 +98,7 @@ def change(folder: str, places: Places, *, old: str, add: str = "", remove: str 
         return []
     keep(folder, _CHANGE, {path: [path] for path in wanted})
     kubelet_conf = wanted.pop(places.kubelet_conf, None)
-    install([(os.path.realpath(path), text.encode(_BYTES), _owner(path)) for path, text in wanted.items()])
+    install([(os.path.realpath(path), text.encode(_BYTES), owner_of(os.stat(path))) for path, text in wanted.items()])
     if kubelet_conf is not None:
         rewrite(os.path.realpath(places.kubelet_conf), kubelet_conf.encode(_BYTES))
     mark(folder, DONE)
@@ -119,8 +119,3 @@ def mend(folder: str) -> list[str]:
 def _text(path: str) -> str:
     with open(path, encoding=_BYTES, newline="") as file:
         return file.read()
-
-
-def _owner(path: str) -> dict[str, int]:
-    found = os.stat(path)
-    return {"mode": found.st_mode & 0o7777, "uid": found.st_uid, "gid": found.st_gid}
