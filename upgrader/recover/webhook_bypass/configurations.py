@@ -86,7 +86,7 @@ def chosen(webhooks: Sequence[Webhook], names: Sequence[str]) -> tuple[Webhook, 
             f"guard has no webhook {first_few(unknown)}; nothing was changed",
             remedy=f"Name one of these: {', '.join(sorted(known))}."
             if known
-            else f"Check the configurations of guard's webhooks: none has the label {LABEL}.",
+            else f"Check guard's webhook configurations: no configuration has the label {LABEL}.",
         )
     return tuple(each for each in webhooks if not names or each.name in names or each.configuration in names)
 
