@@ -278,7 +278,7 @@ def _coordinate(folder: Path, hub: Path, ended: Path, most_seconds: float, resul
         if (ended / cluster.name).exists() and not run.exists():
             run.mkdir(parents=True)
             written = Journal(run / JOURNAL, clock)
-            written.emit(RunStarted(_RUN, RunKind.UPGRADE, (), f"runs/{_RUN}", target=target))
+            written.emit(RunStarted(_RUN, RunKind.UPGRADE, (), f"runs/{_RUN}", target=target, campaign=campaign.name))
             written.emit(RunEnded(_RUN, "succeeded", 1.0))
             written.close()
         return Unread()

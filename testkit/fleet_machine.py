@@ -104,6 +104,8 @@ class Machine:
         """Cluster → a run of which only the cluster has the journal."""
         self.elsewhere_ends = 0
         """Its exit code."""
+        self.elsewhere_of = ""
+        """The campaign that has begun it."""
         self.gate = GateAnswer()
         """What the gates of each cluster say."""
         self.pods: dict[str, str] = {}
@@ -136,7 +138,7 @@ class Machine:
         """Bring a cluster's journals home, as where runs are Jobs."""
         run = "" if self.unread.place else self.elsewhere.pop(folder.name, "")
         if run:
-            self._ran(folder.name, run, self.elsewhere_ends)
+            self._ran(folder.name, run, self.elsewhere_ends, self.elsewhere_of)
         return self.unread
 
     def requests(self, _: Path) -> Answered:
@@ -214,15 +216,15 @@ class Machine:
             self.ends[attempt] = CommandEnd(code, "", "", f"{name} failed", time=self.clock.now())
             return
         if code in (0, 130):
-            self._ran(name, run, code)
+            self._ran(name, run, code, attempt.parents[2].name)
         error = f"{name} failed" if code else ""
         self.ends[attempt] = CommandEnd(code, run, "", error, time=self.clock.now())
 
-    def _ran(self, name: str, run: str, code: int) -> None:
+    def _ran(self, name: str, run: str, code: int, campaign: str = "") -> None:
         folder = self.folder / "clusters" / name / "runs" / run
         folder.mkdir(parents=True)
         journal = Journal(folder / JOURNAL, self.clock)
-        EMIT(journal, RunStarted(run, self.kind, (), f"runs/{run}", target=TARGET))
+        EMIT(journal, RunStarted(run, self.kind, (), f"runs/{run}", target=TARGET, campaign=campaign))
         if code == 0:
             EMIT(journal, RunEnded(run, "succeeded", 1.0))
         journal.close()

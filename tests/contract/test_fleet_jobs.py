@@ -194,7 +194,7 @@ class Site:
     def _fetch(self, folder: Path, _: Path) -> Unread:
         run = self.journals.get(folder.name)
         if run and not self.unread.place and run_named(folder / "runs", run) is None:
-            write_journal(folder / "runs" / run, run)
+            write_journal(folder / "runs" / run, run, self.campaign.name)
         return self.unread
 
     def look(self) -> None:
@@ -290,10 +290,10 @@ class Site:
         return "\n".join(f"{each.problem_reason}\n{each.reason}" for each in self.campaign.state().clusters.values())
 
 
-def write_journal(folder: Path, run: str) -> None:
+def write_journal(folder: Path, run: str, campaign: str = "") -> None:
     folder.mkdir(parents=True)
     journal = Journal(folder / JOURNAL, FakeClock())
-    journal.emit(RunStarted(run, RunKind.UPGRADE, (), f"runs/{run}", target=TARGET))
+    journal.emit(RunStarted(run, RunKind.UPGRADE, (), f"runs/{run}", target=TARGET, campaign=campaign))
     journal.emit(RunEnded(run, "succeeded", 1.0))
     journal.close()
 

@@ -95,6 +95,8 @@ class NewRun:
     """Recorded for a later `resume`: those that only a step of the run could find."""
     goal: KubernetesVersion | None = None
     """The final version of an upgrade over several minors."""
+    campaign: str = ""
+    """The fleet's campaign that begins it; "": none."""
     compare: bool = False
     """Whether a step fails that disturbs the API's clients more than the settings allow, or after which something works
     worse than before.
@@ -124,6 +126,7 @@ def execute_run(session: Session, front_end: FrontEnd, new: NewRun, *, held: Hel
         current=plan.current if plan else None,
         mixed=plan.mixed if plan else (),
         goal=new.goal,
+        campaign=new.campaign,
         emulated=minor_text(plan.emulated) if plan and plan.emulated else "",
         on_failure=new.on_failure or settings.on_failure,
         inputs=step_inputs(plan) if plan else (),

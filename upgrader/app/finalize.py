@@ -11,6 +11,7 @@ from upgrader.app.execution import FinishedRun, NewRun, execute_run
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.locking import HeldLock, cluster_lock, locked_folder
 from upgrader.app.resumable import built_on, newest_upgrade
+from upgrader.app.resume_or_start import refuse_newer
 from upgrader.app.upgrade import CheckedPlan
 from upgrader.app.wiring import Session, open_session
 from upgrader.errors import Blocked
@@ -38,6 +39,7 @@ class ProposedFinalize:
     held: HeldLock
     continues: bool
     """Whether an interrupted run of this kind is continued."""
+    campaign: str
 
     def execute(self) -> FinishedRun:
         """Run it to its end. Raises Blocked where a check forbids it."""
@@ -54,17 +56,23 @@ class ProposedFinalize:
                 plan=plan,
                 health_before=health_before,
                 findings=self.checked.findings,
+                campaign=self.campaign,
             ),
             held=self.held,
         )
 
 
 @contextmanager
-def propose_finalize(folder: Path, front_end: FrontEnd, *, take_over: bool) -> Iterator[ProposedFinalize | None]:
+def propose_finalize(
+    folder: Path, front_end: FrontEnd, *, take_over: bool, campaign: str = "", after: str | None = None
+) -> Iterator[ProposedFinalize | None]:
     """Lock the cluster, plan and check; None where nothing is emulated.
 
     At the version that runs, whatever the folder asks for. Raises Blocked where more than the emulation would change,
     or the newest upgrade has not reached an end. An interrupted one is begun again: each step is safe to repeat.
+
+    `campaign` is the fleet's that begins it; raises Blocked where it was to follow the run `after` ("none": to be the
+    first), but a newer one of this kind has ended.
     """
     with locked_as_it_runs(folder, front_end, take_over=take_over) as (session, observed, held):
         emulated = _emulated(session, observed)
@@ -73,7 +81,12 @@ def propose_finalize(folder: Path, front_end: FrontEnd, *, take_over: bool) -> I
         if emulated is None or checked is None:
             yield None
             return
-        yield ProposedFinalize(emulated, checked, session, front_end, held, _continues(session))
+        found = session.find_runs()
+        newest = next((run for run in reversed(found.runs) if run.state.kind is RunKind.FINALIZE), None)
+        continues = newest is not None and newest.state.outcome in (None, "interrupted")
+        if newest is not None and not continues:
+            refuse_newer(newest, found, after)
+        yield ProposedFinalize(emulated, checked, session, front_end, held, continues, campaign)
 
 
 def plan_finalize(folder: Path, target: KubernetesVersion, kubeconfig: Path) -> CheckedPlan | None:
@@ -85,13 +98,6 @@ def plan_finalize(folder: Path, target: KubernetesVersion, kubeconfig: Path) -> 
         session = _built_in(opened.at(observed.server))
         emulated = _emulated(session, observed)
         return _planned(session, observed, emulated) if emulated is not None else None
-
-
-def _continues(session: Session) -> bool:
-    newest = next(reversed(session.find_runs().runs), None)
-    return (
-        newest is not None and newest.state.kind is RunKind.FINALIZE and newest.state.outcome in (None, "interrupted")
-    )
 
 
 def _planned(session: Session, observed: Observed, emulated: Minor) -> CheckedPlan:

@@ -103,6 +103,8 @@ class ProposedUpgrade:
     """Where images come from that a node lacks."""
     skips: Skips = NO_SKIPS
     """The findings that the run skips, including those that only its own steps find."""
+    campaign: str = ""
+    """The fleet's campaign that begins it; "": none."""
 
     def execute(self) -> FinishedRun:
         """Run it to its end. Raises Blocked where a check forbids it."""
@@ -123,6 +125,7 @@ class ProposedUpgrade:
                 findings=self.checked.all_findings,
                 skips=self.skips,
                 goal=self.checked.goal,
+                campaign=self.campaign,
                 usual_seconds=self.checked.usual_seconds,
             ),
             held=self.held,

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,9 +16,11 @@ from upgrader.cli.global_options import in_environment
 from upgrader.config.copied_folder import COPIES
 from upgrader.errors import Blocked, Interrupted
 
+if TYPE_CHECKING:
+    from upgrader.app.upgrade import ProposedUpgrade
+
 __all__ = ["campaign_options", "read_copies", "refuse_late", "refuse_unapproved", "with_approved_inputs"]
 
-_Proposed = TypeVar("_Proposed")
 _OPTIONS = (
     click.option(
         "--approved-inputs",
@@ -41,6 +44,19 @@ _OPTIONS = (
         type=click.DateTime(["%Y-%m-%dT%H:%M:%S%z"]),
         hidden=True,
         help="Start no run after this time; with --resume, an interrupted one is resumed at any time.",
+    ),
+    click.option(
+        "--campaign",
+        metavar="NAME",
+        default="",
+        hidden=True,
+        help="The fleet's campaign that begins the run, for its journal.",
+    ),
+    click.option(
+        "--after",
+        metavar="RUN",
+        hidden=True,
+        help="With --resume, refuse if a newer run than RUN has ended (none: any run).",
     ),
 )
 
@@ -67,12 +83,14 @@ def read_copies(folder: Path, copies: Path, approved: str) -> None:
 
 @contextmanager
 def with_approved_inputs(
-    folder: Path, approved: str | None, proposed: AbstractContextManager[_Proposed]
-) -> Iterator[_Proposed]:
-    """A proposed run, all of whose files have been read. Raises Blocked, as `refuse_unapproved`."""
+    folder: Path, approved: str | None, proposed: AbstractContextManager[ProposedUpgrade], campaign: str = ""
+) -> Iterator[ProposedUpgrade]:
+    """A proposed upgrade, all of whose files have been read, for a `campaign` ("": none). Raises Blocked, as
+    `refuse_unapproved`.
+    """
     with proposed as found:
         refuse_unapproved(folder, approved)
-        yield found
+        yield replace(found, campaign=campaign) if campaign else found
 
 
 def refuse_unapproved(folder: Path, approved: str | None) -> None:

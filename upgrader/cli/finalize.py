@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from upgrader.cli.approved_inputs import campaign_options, read_copies, refuse_late, with_approved_inputs
+from upgrader.cli.approved_inputs import campaign_options, read_copies, refuse_late, refuse_unapproved
 from upgrader.cli.command_line import EVENTS, TAKE_OVER, YES, front_end
 from upgrader.cli.notices import say
 from upgrader.cli.questions import start
@@ -28,6 +28,8 @@ def finalize(
     approved: str | None,
     copies: Path | None,
     begin_by: datetime | None,
+    campaign: str,
+    after: str | None,
     yes: bool,
     take_over: bool,
 ) -> None:
@@ -48,7 +50,8 @@ def finalize(
     from upgrader.model.emulation import minor_text
     from upgrader.ui.plan import print_plan
 
-    with with_approved_inputs(folder, approved, propose_finalize(folder, shown, take_over=take_over)) as proposed:
+    with propose_finalize(folder, shown, take_over=take_over, campaign=campaign, after=after) as proposed:
+        refuse_unapproved(folder, approved)
         if proposed is None:
             say("Nothing to finalize: the control plane emulates no older version.")
             return

@@ -75,7 +75,7 @@ def resume_now(
 
         def propose(most: int | None) -> AbstractContextManager[ProposedUpgrade]:
             proposed = propose_upgrade(folder, goal, shown, take_over=False, skips=skips, most=most)
-            return with_approved_inputs(folder, approved, proposed)
+            return with_approved_inputs(folder, approved, proposed, finished.state.campaign)
 
         run_hops(propose, Operator(yes, skips))
     return asked or found.run.state.target

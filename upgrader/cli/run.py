@@ -100,6 +100,8 @@ def run(
     approved: str | None,
     copies: Path | None,
     begin_by: datetime | None,
+    campaign: str,
+    after: str | None,
     yes: bool,
     take_over: bool,
     wait: bool,
@@ -147,7 +149,7 @@ def run(
     name = ""
     if resume_first:
         with shown.busy("looking for runs…"):
-            name = interrupted_upgrade(folder, shown.notify)
+            name = interrupted_upgrade(folder, shown.notify, after, target)
     if name:
         say(f"Run {name} was interrupted: resuming it (--resume)")
         reached = resume_now(
@@ -184,7 +186,7 @@ def run(
             bundled_in=bundle_file,
             anew=anew,
         )
-        return with_approved_inputs(folder, approved, proposed)
+        return with_approved_inputs(folder, approved, proposed, campaign)
 
     run_hops(propose, operator, max_hops)
     for finding in operator.left_out:

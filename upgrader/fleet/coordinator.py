@@ -13,8 +13,10 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from upgrader.app.resume_or_start import NONE_BEFORE
 from upgrader.config.copied_kubeconfig import UsedKubeconfig
 from upgrader.engine.history.past_runs import newest_name, newest_of_kind
+from upgrader.engine.history.run_folders import run_folders
 from upgrader.engine.journal.journal_file import JOURNAL, Journal
 from upgrader.engine.journal.record import plain
 from upgrader.errors import UpgraderError, UsageError
@@ -434,17 +436,36 @@ class Coordinator:
     def _prepare(self, start: Start, state: ClusterState) -> _Seen:
         """What begins a cluster's next attempt, which may have been prepared too late for an earlier look."""
         cluster = self.fleet.by_name[start.cluster]
+        names = [each.name for each in run_folders(cluster.folder / "runs")]
+        if not start.resume and (lost := self._lost_run(state, names)):
+            return _Seen(result=lost)
+        # A run that is resumed must not have ended when it is looked for, so what was before it is the newest that may.
+        before = names[: names.index(state.run)] if start.resume and state.run in names else names
+        newest, after = names[-1] if names else "", before[-1] if before else NONE_BEFORE
         attempt = self.campaign.attempt(cluster.name, state.attempt + 1)
         arguments = ["-C", str(cluster.folder), "--kubeconfig", str(self._kubeconfig(cluster.name))]
         arguments += [*self.fleet.goal.command, "--yes", "-o", "json"]
+        arguments += ["--campaign", self.campaign.name, "--after", after]
         arguments += ["--approved-inputs", Inputs.parse(state.digest).files]
         arguments += ["--approved-copies", str(self._copies(cluster.name)), *(["--resume"] if start.resume else [])]
         arguments += ["--begin-by", f"{start.by:%Y-%m-%dT%H:%M:%S%z}"] if start.by else []
-        newest, asked = newest_name(cluster.folder / "runs"), (str(attempt), *arguments)
+        asked = (str(attempt), *arguments)
         known = self._prepared.get(cluster.name)
         if known is None or known[0] != asked:
             known = self._prepared[cluster.name] = asked, self._prepared_now(attempt, arguments)
         return replace(known[1], newest=newest)
+
+    def _lost_run(self, state: ClusterState, names: Sequence[str]) -> Result | None:
+        """How this campaign's newest run of a cluster ended, if the campaign's journal doesn't know of it: it was
+        restored from a backup. None where there is no such run; one without an end is no start's (`unended`).
+        """
+        folder = self.fleet.by_name[state.name].folder
+        newest = newest_of_kind(folder / "runs", self.fleet.goal.kind)
+        known = max((names.index(each) for each in (state.before, state.run) if each in names), default=-1)
+        if newest is None or newest.state.campaign != self.campaign.name or names.index(newest.name) <= known:
+            return None
+        result = self._result(state, None, before="", resumed=newest.name)
+        return None if result.open else result
 
     def _prepared_now(self, attempt: Path, arguments: Sequence[str]) -> _Seen:
         try:
@@ -462,7 +483,8 @@ class Coordinator:
 
     def _result(self, cluster: ClusterState, end: CommandEnd | None, *, before: str, resumed: str) -> Result:
         folder = self.fleet.by_name[cluster.name].folder
-        return result_of(end, cluster.name, folder, self.fleet.goal, before=before, resumed=resumed)
+        campaign = self.campaign.name
+        return result_of(end, cluster.name, folder, self.fleet.goal, campaign=campaign, before=before, resumed=resumed)
 
     def _silent(self, cluster: ClusterState, attempt: Path) -> str:
         """That a run in progress has written nothing for a long time, since when, and what to do; "" where it has."""
@@ -525,6 +547,9 @@ class Coordinator:
             each, start = state.clusters[name], starts[name]
             if seen is None or seen.problem:
                 self._found(each, "unreachable", seen.problem if seen else self._unanswered)
+                continue
+            if seen.result:
+                self._end(each, each.attempt, seen.result, 0.0)
                 continue
             # A pause, or an edit, may have come since; and a window may have closed.
             if self.clock.monotonic() - decided > _FRESH_SECONDS:

@@ -89,11 +89,22 @@ class Result:
     """As of `CommandEnd`."""
 
 
-def result_of(end: CommandEnd | None, cluster: str, folder: Path, goal: Goal, *, before: str, resumed: str) -> Result:
+def result_of(
+    end: CommandEnd | None,
+    cluster: str,
+    folder: Path,
+    goal: Goal,
+    *,
+    campaign: str,
+    before: str,
+    resumed: str,
+) -> Result:
     """The result of an attempt; `end` None: its process ended without a word, as by a power cut.
 
     `before` is the newest run that the cluster's folder had when the attempt began; `resumed` the run that the attempt
     was to resume, "" where it was to begin one. Whatever the process said: a run without an end in its journal is open.
+    Of one that names no run, the journal of the newest one counts, if this `campaign` has begun it: an earlier process
+    of the attempt has.
 
     An upgrade over several minors has a run for each. The command names the last one that has ended, and its exit code
     may be of the next one, which was blocked, or was begun and has no end.
@@ -116,7 +127,7 @@ def result_of(end: CommandEnd | None, cluster: str, folder: Path, goal: Goal, *,
     if began and run and run.name not in (before, resumed):
         # A queue that stops a Job for another one gives it another start, with only the rest of its run.
         began = min(began, run.state.started or began)
-    return replace(unknown or _known(end, cluster, run, goal, resumed), time=time, began=began)
+    return replace(unknown or _known(end, cluster, run, goal, campaign, resumed), time=time, began=began)
 
 
 def _begun(runs: Path, kind: RunKind, before: str, resumed: str) -> str:
@@ -149,11 +160,14 @@ def _unknown(name: str, run: PastRun | None, cluster: str) -> Result | None:
     return Result("interrupted", name, cause_of("", reason.replace(name, "RUN"), cluster), reason, open=True)
 
 
-def _known(end: CommandEnd | None, cluster: str, run: PastRun | None, goal: Goal, resumed: str) -> Result:
+def _known(
+    end: CommandEnd | None, cluster: str, run: PastRun | None, goal: Goal, campaign: str, resumed: str
+) -> Result:
+    mine = run is not None and (run.name == resumed or run.state.campaign == campaign)
     if run is not None and run.outcome == "interrupted" and not run.problem:
         reason = _said(end) if end else "its process ended in the middle of the run"
         return Result("interrupted", run.name, _cause(end, cluster) if end else "", reason, open=True)
-    if end is not None and (end.run or run is None or run.name != resumed):
+    if end is not None and (end.run or not mine):
         return _by_command(end, cluster, run if end.run else None, goal)
     if run is None:
         return Result("interrupted", reason="its process ended before it had begun a run")

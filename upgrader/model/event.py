@@ -111,6 +111,8 @@ class RunStarted:
     """The first few warnings of the checks."""
     mixed: tuple[str, ...] = ()
     """The components that have another version than the API server before the run, as `kube-proxy v1.36.3`."""
+    campaign: str = ""
+    """The fleet's campaign that began it; "": none."""
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from upgrader.app.rollback import run_to_roll_back
 from upgrader.app.upgrade import propose_upgrade
 from upgrader.app.wiring import Session
 from upgrader.cli.main import cli
+from upgrader.engine.history.past_runs import newest_run
 from upgrader.engine.journal.journal_file import JOURNAL, Journal
 from upgrader.engine.locks.fence import Fence
 from upgrader.errors import Blocked, HelmError, Interrupted, UsageError
@@ -260,8 +261,24 @@ def test_finalize_of_a_campaign_begins_in_its_window(place: Place, by: str, inte
     if begins:
         assert ended.exit_code == 0, ended
     else:
-        assert isinstance(ended.exception, Interrupted) and "was to begin by 2000-01-01" in str(ended.exception)
+        assert isinstance(ended.exception, Interrupted) and "after 2000-01-01" in str(ended.exception)
     assert ("--emulated-version=1.36" in place.flags("kubernetes")) is not begins
+
+
+def test_job_that_is_started_again_finalizes_once(place: Place) -> None:
+    """Its run has ended, and was rolled back: the cluster isn't tried a second time without a person."""
+    place.upgrade()
+    place.world.helm.fail_upgrade["kubernetes"] = HelmError("timed out")
+    place.finalize()
+    place.world.helm.fail_upgrade.clear()
+    options = ("--yes", "--resume", "--campaign", "c", "--after")
+    ended = CliRunner().invoke(cli, ["-C", str(place.folder), "finalize", *options, "none"])
+    assert isinstance(ended.exception, Blocked) and "has ended (rolled-back) since" in str(ended.exception)
+    (newest,) = (each.name for each in (place.folder / "runs").glob("*finalize*"))
+    ended = CliRunner().invoke(cli, ["-C", str(place.folder), "finalize", *options, newest])
+    assert ended.exit_code == 0, ended
+    made = newest_run(place.folder / "runs")
+    assert made is not None and made.state.campaign == "c"
 
 
 def test_other_changes_are_not_made_on_the_way(place: Place) -> None:

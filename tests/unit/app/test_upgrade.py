@@ -28,6 +28,7 @@ from upgrader.app.rollback import run_to_roll_back
 from upgrader.app.trial_check import check_and_try
 from upgrader.app.upgrade import check_upgrade, plan_upgrade, propose_upgrade
 from upgrader.app.wiring import Session
+from upgrader.cli.approved_inputs import with_approved_inputs
 from upgrader.engine.execution.runner import Runner
 from upgrader.engine.history.journal_in_secrets import SECRETS, ClusterReplicas, secret_name
 from upgrader.engine.journal.journal_file import JOURNAL, read_journal
@@ -152,6 +153,14 @@ def test_chart_that_lacks_what_an_adoption_writes(
     with pytest.raises(refusal, match=r"endpoints\.addresses") as raised:
         check_upgrade(tmp_path, TO)
     assert ("upgrader adopt" in (raised.value.remedy or "")) is (refusal is Blocked)  # type: ignore[attr-defined]
+
+
+def test_campaign_is_in_the_journal(world: World, tmp_path: Path) -> None:
+    """A fleet's coordinator knows a run of its campaign by that."""
+    proposed = propose_upgrade(tmp_path, TO, FrontEnd(), take_over=False)
+    with with_approved_inputs(tmp_path, None, proposed, "20260101T000000-fleet-v1.37.1") as found:
+        finished = found.execute()
+    assert fold(read_journal(finished.folder / JOURNAL)).campaign == "20260101T000000-fleet-v1.37.1"
 
 
 def test_health_before_the_run_is_in_the_journal(world: World, tmp_path: Path) -> None:

@@ -126,6 +126,9 @@ class Site:
                 found = find_runs((LocalJournals(folder / "runs"),))
                 return replace(found, problems=(*found.problems, *unsearched), may_hide=(*found.may_hide, *unsearched))
 
+            def find_brief_runs(self) -> DiscoveredRuns:
+                return find_runs((LocalJournals(folder / "runs"),))
+
             def telling(self, _doing: object) -> Any:
                 return self
 
@@ -243,6 +246,37 @@ def test_job_that_has_waited_too_long(site: Site, planned: list[bool], by: str, 
     assert len(site.done) == begun and bool(planned) == (not begun and not late)
     if late and not begun:
         assert isinstance(ended.exception, Interrupted) and "too late: after 2026-01-01 00:00Z" in str(ended.exception)
+
+
+@pytest.mark.parametrize("end", ["succeeded", "rolled-back", "failed"])
+@pytest.mark.parametrize(
+    ("after", "begins"), [("none", False), (OLDER, False), ("20250101T000000-gone", False), (NEWER, True), (None, True)]
+)
+def test_job_that_is_started_again(
+    site: Site, planned: list[bool], end: RunOutcome, after: str | None, begins: bool
+) -> None:
+    """A management cluster that was restored from a backup runs a Job again, and so does one that lost its pod: where
+    the run of that Job, or a newer one, has ended, no second one begins, not even late in its window.
+    """
+    site.run(OLDER, BEGUN, RunEnded(OLDER, "rolled-back", 1.0))
+    site.run(NEWER, BEGUN, RunEnded(NEWER, end, 1.0))
+    given = ["--after", after] if after else []
+    late = ["--begin-by", "2026-01-01T00:00:00+0000"] if not begins else []
+    error = site.invoke("run", "--resume", "--yes", "--to", str(TO), *given, *late).exception
+    assert bool(planned) == begins and not site.done and isinstance(error, Blocked)
+    if not begins:
+        assert f"run {NEWER} of this cluster has ended ({end}) since" in error.message
+        assert "upgrader fleet retry" in error.remedy
+
+
+def test_job_that_is_started_again_between_two_minors(site: Site, planned: list[bool]) -> None:
+    """A run that has only reached a version on the way is gone on from; one that has no end is resumed."""
+    site.run(OLDER, BEGUN, RunEnded(OLDER, "succeeded", 1.0))
+    site.invoke("run", "--resume", "--yes", "--to", "v1.38.0", "--after", "none")
+    assert planned == [True]
+    site.run(NEWER, BEGUN)
+    assert site.invoke("run", "--resume", "--yes", "--to", str(TO), "--after", OLDER).exit_code == 0
+    assert len(site.done) == 1 and planned == [True]
 
 
 @pytest.mark.parametrize("end", ["succeeded", "rolled-back", None])

@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
+from shutil import rmtree
 from threading import Barrier, Event, Thread
 from typing import Any
 
@@ -77,6 +78,7 @@ def test_campaign_to_its_end(machine: Machine) -> None:
     approved = ["--approved-inputs", inputs(machine, "a").files]
     assert machine.commands[0] == [
         *("-C", folder, "--kubeconfig", str(kubeconfig), "run", "--to", "v1.37.1", "--yes", "-o", "json"),
+        *("--campaign", campaign.name, "--after", "none"),
         *approved,
         *("--approved-copies", str(kubeconfig.with_name("inputs"))),
     ]
@@ -665,6 +667,43 @@ def test_old_run_that_only_its_cluster_knows(machine: Machine, monkeypatch: pyte
     state = look_until(one, lambda state: state.clusters["a"].phase not in ("waiting", "running"))
     assert state.clusters["a"].phase == "interrupted" and state.clusters["a"].run == ""
     assert (folder / "runs/20251201T000000-v1.37.1").is_dir()
+
+
+def test_run_says_which_one_it_follows(machine: Machine) -> None:
+    """A Job that is started again finds its own run newer than that one; a resumed run is no more known to have ended
+    than before it began.
+    """
+    old = "20251201T000000-v1.37.1"
+    machine.elsewhere["a"], machine.exit_codes = old, {"a": [130, 0]}
+    machine.fetch(machine.folder / "clusters/a", machine.folder)
+    assert coordinator(machine, begun(machine)).run(lambda *_: None)[0].done
+    mine = [each for each in machine.commands if each[1].endswith("/a")]
+    assert [each[each.index("--after") + 1] for each in mine] == [old, old] and "--resume" in mine[1]
+
+
+@pytest.mark.parametrize("local", [True, False], ids=["local", "jobs"])
+@pytest.mark.parametrize("attempted", [False, True])
+def test_journal_restored_from_a_backup(machine: Machine, local: bool, attempted: bool) -> None:
+    """A run of this campaign that ended after the backup, as its cluster's journals know, counts as it ended, and isn't
+    begun again, whether or not the journal knows of an attempt before it.
+    """
+    campaign = begun(machine)
+    machine.unnamed, machine.exit_codes = {"a"} if attempted else set(), {"a": [6, 0] if attempted else [0]}
+    journal = campaign.folder / JOURNAL
+    backup = journal.read_bytes()
+    one = coordinator(machine, campaign)
+    if attempted:
+        look_until(one, lambda state: state.clusters["a"].phase == "interrupted")
+        backup = journal.read_bytes()
+    look_until(one, lambda state: state.clusters["a"].phase == "succeeded")
+    journal.write_bytes(backup)
+    if not local:
+        runs = machine.folder / "clusters/a/runs"
+        machine.elsewhere["a"], machine.elsewhere_of = next(runs.iterdir()).name, campaign.name
+        rmtree(runs)
+    decision, state = coordinator(machine, campaign).run(lambda *_: None)
+    assert decision.done and state.clusters["a"].phase == "succeeded" and state.clusters["a"].run
+    assert machine.begun == {"a": 1 + attempted, "b": 1, "c": 1}
 
 
 def test_open_run_that_only_its_cluster_knows(machine: Machine) -> None:

@@ -62,7 +62,7 @@ def test_interrupted_one_is_continued(machine: Machine) -> None:
 def test_cluster_that_emulates_nothing_is_done(tmp_path: Path) -> None:
     """Somebody else has finalized it, or a run that was killed before its last line: the command begins no run."""
     (tmp_path / "runs").mkdir()
-    result = result_of(CommandEnd(0), "eu-1", tmp_path, GOAL, before="", resumed="")
+    result = result_of(CommandEnd(0), "eu-1", tmp_path, GOAL, campaign="c", before="", resumed="")
     assert (result.outcome, result.run, result.reason) == ("succeeded", "", "it emulated no older version")
 
 
@@ -84,5 +84,5 @@ def test_upgrade_does_not_count_for_it(machine: Machine) -> None:
     journal.emit(RunStarted(name, RunKind.UPGRADE, (), f"runs/{name}", target=TARGET))
     journal.emit(RunEnded(name, "succeeded", 1.0))
     journal.close()
-    assert result_of(None, "a", folder, GOAL, before="", resumed="").outcome == "interrupted"
-    assert result_of(CommandEnd(0, name), "a", folder, GOAL, before="", resumed="").outcome == "broken"
+    assert result_of(None, "a", folder, GOAL, campaign="c", before="", resumed="").outcome == "interrupted"
+    assert result_of(CommandEnd(0, name), "a", folder, GOAL, campaign="c", before="", resumed="").outcome == "broken"

@@ -18,6 +18,7 @@ from upgrader.model.release import RestorePoint
 from upgrader.model.run_kind import RunKind
 from upgrader.model.version import KubernetesVersion
 
+CAMPAIGN = "20251231T000000-fleet-v1.37.1"
 TARGET = KubernetesVersion.release("v1.37.1")
 GOAL = Goal(RunKind.UPGRADE, TARGET)
 HOP = KubernetesVersion.release("v1.36.3")
@@ -25,12 +26,17 @@ FIRST, SECOND = "20260101T000001-v1.37.1", "20260101T000002-v1.37.1"
 
 
 def write_run(
-    folder: Path, name: str = FIRST, outcome: RunOutcome | None = None, target: object = TARGET, *events: Event
+    folder: Path,
+    name: str = FIRST,
+    outcome: RunOutcome | None = None,
+    target: object = TARGET,
+    *events: Event,
+    campaign: str = CAMPAIGN,
 ) -> None:
     run = folder / "runs" / name
     run.mkdir(parents=True)
     journal = Journal(run / JOURNAL, FakeClock())
-    started = RunStarted(name, RunKind.UPGRADE, (), f"runs/{name}", target=TARGET)
+    started = RunStarted(name, RunKind.UPGRADE, (), f"runs/{name}", target=TARGET, campaign=campaign)
     journal.emit(replace(started, target=target))  # type: ignore[arg-type]
     for event in events:
         journal.emit(event)
@@ -60,7 +66,8 @@ def damage(folder: Path, name: str = FIRST) -> None:
 
 
 def ended(folder: Path, end: CommandEnd | None, *, before: str = "", resumed: str = "") -> Result:
-    return replace(result_of(end, "eu-1", folder, GOAL, before=before, resumed=resumed), time=None)
+    found = result_of(end, "eu-1", folder, GOAL, campaign=CAMPAIGN, before=before, resumed=resumed)
+    return replace(found, time=None)
 
 
 @pytest.mark.parametrize("code", [1, 2, 3, 4, 5, 6, 130])
@@ -98,9 +105,23 @@ def test_run_that_its_command_could_not_name(tmp_path: Path, end: CommandEnd | N
 
 def test_someone_elses_run(tmp_path: Path) -> None:
     """A success that the campaign's command doesn't call its own completes nothing."""
-    write_run(tmp_path, outcome="succeeded")
+    write_run(tmp_path, outcome="succeeded", campaign="")
     result = ended(tmp_path, CommandEnd(6, "", "Locked", "locked"))
     assert (result.outcome, result.run, result.open) == ("interrupted", "", False)
+
+
+@pytest.mark.parametrize("outcome", ["succeeded", "rolled-back"])
+@pytest.mark.parametrize("code", [0, 3, 6, 130])
+def test_run_of_an_earlier_process_of_the_attempt(tmp_path: Path, code: int, outcome: RunOutcome) -> None:
+    """A Job's second pod begins nothing, as the first one has ended the run: that run counts, as it ended, if it is
+    this campaign's.
+    """
+    end = CommandEnd(code, "", "Blocked", "run x of this cluster has ended")
+    write_run(tmp_path, FIRST, outcome)
+    result = ended(tmp_path, end)
+    assert (result.outcome, result.run, result.open) == (outcome, FIRST, False)
+    write_run(tmp_path, SECOND, outcome, campaign="20251231T000001-fleet-v1.37.1")
+    assert ended(tmp_path, end, before=FIRST).run == ""
 
 
 @pytest.mark.parametrize("end", [None, CommandEnd(130, FIRST), CommandEnd(0, FIRST), CommandEnd(3, "")])
@@ -226,7 +247,7 @@ def test_recovery_of_a_run_that_was_killed(tmp_path: Path, resumed: str) -> None
 def test_run_that_someone_began_afterwards(tmp_path: Path) -> None:
     """It isn't the campaign's, whose own run was rolled back before that."""
     write_run(tmp_path, outcome="rolled-back")
-    write_run(tmp_path, SECOND)
+    write_run(tmp_path, SECOND, campaign="")
     end = CommandEnd(4, FIRST, "GateFailed", "x", time=FakeClock().now() - timedelta(seconds=1))
     assert ended(tmp_path, end) == Result("rolled-back", FIRST, "GateFailed: x", "x")
 
@@ -261,7 +282,7 @@ def test_exit_code_counts_where_the_journal_can_not_be_read(tmp_path: Path, code
     rollback has left something failing, which is then not taken for healthy.
     """
     end = CommandEnd(code, "r", "Code" if code else "", "it ended", unread="no answer")
-    result = result_of(end, "a", tmp_path, GOAL, before="", resumed="")
+    result = result_of(end, "a", tmp_path, GOAL, campaign=CAMPAIGN, before="", resumed="")
     assert (result.outcome, result.run, result.open) == (outcome, "r", outcome == "interrupted")
     assert outcome in ("succeeded", "interrupted") or "can't be read: no answer" in result.reason
 
@@ -287,7 +308,7 @@ def test_journal_that_was_brought_home_before(
 def test_no_run_is_named_and_no_journal_can_be_read(tmp_path: Path, code: int, error: str, resumed: str) -> None:
     """Whatever the exit code, a run may be in the middle: the one that was to be resumed is not forgotten."""
     end = CommandEnd(code, "", error, "it ended", unread="no answer")
-    result = result_of(end, "a", tmp_path, GOAL, before="", resumed=resumed)
+    result = result_of(end, "a", tmp_path, GOAL, campaign=CAMPAIGN, before="", resumed=resumed)
     assert (result.outcome, result.run, result.open) == ("interrupted", resumed, True)
 
 

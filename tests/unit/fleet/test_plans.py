@@ -184,7 +184,7 @@ def test_waiting_clusters_that_share_a_cause(fleet: Fleet, tmp_path: Path) -> No
     refused = plan_refusal(alarmed("eu-1"))
     assert refused is not None
     said = line_of(CommandEnded(3, error=error_form(refused, "clusters/eu-1")), FakeClock().now())
-    cause = result_of(command_end(said), "eu-1", tmp_path, fleet.goal, before="", resumed="").cause
+    cause = result_of(command_end(said), "eu-1", tmp_path, fleet.goal, campaign="", before="", resumed="").cause
     waiting = {name: ClusterState(name) for name in ("eu-10", "us")}
     state = CampaignState(clusters={"eu-1": ClusterState("eu-1", "blocked", cause=cause), **waiting})
 

@@ -153,6 +153,7 @@ def _started(state: RunState, event: RunStarted, time: datetime) -> RunState:
         mixed=event.mixed,
         goal=event.goal or event.target,
         emulated=event.emulated,
+        campaign=event.campaign,
         planned=event.steps,
         inputs=event.inputs,
         health_before=event.health_before,

@@ -131,6 +131,8 @@ class RunState:
     """The version that it was on the way to: its target, or a later one."""
     emulated: str = ""
     """The older minor that the components emulate after the run, such as `1.36`; "": their own."""
+    campaign: str = ""
+    """The fleet's campaign that began it; "": none."""
     planned: tuple[str, ...] = ()
     """The names of all steps in their order, begun or not."""
     inputs: tuple[StepInput, ...] = ()
