@@ -114,7 +114,7 @@ def result_of(
     if end is not None and end.unread:
         return replace(_by_exit_code(end, cluster, folder / "runs", goal, resumed), time=end.time, began=end.began)
     runs = folder / "runs"
-    begun = _begun(runs, goal.kind, before, resumed)
+    begun = _begun(runs, goal.kind, before, resumed, campaign)
     unnamed = _open_run(runs, begun, end) if end and end.run else None
     if unnamed is not None and end is not None:
         end = replace(end, run="")
@@ -130,12 +130,14 @@ def result_of(
     return replace(unknown or _known(end, cluster, run, goal, campaign, resumed), time=time, began=began)
 
 
-def _begun(runs: Path, kind: RunKind, before: str, resumed: str) -> str:
-    """The campaign's run that was begun since, which a process that was killed can't have said; "" for none. A person
-    may have run `recover` or `adopt` after it.
+def _begun(runs: Path, kind: RunKind, before: str, resumed: str, campaign: str) -> str:
+    """The run that was begun since, which a process that was killed can't have said; "" for none. A person may have
+    run `recover` or `adopt` after it. One that another has begun stands for none of this campaign's, unless it is open.
     """
     known = before or resumed
-    newest = newest_of_kind(runs, kind, after=known)
+    newest = newest_of_kind(runs, kind, after=known, of=campaign) or newest_of_kind(runs, kind, after=known)
+    if newest is not None and newest.outcome not in ("interrupted", "unknown") and newest.state.campaign != campaign:
+        return resumed
     # Their order tells, whatever clocks say; only where what was known is gone, the times in their names have to.
     if newest is not None and (newest.name > known or run_named(runs, known)):
         return newest.name

@@ -124,6 +124,19 @@ def test_run_of_an_earlier_process_of_the_attempt(tmp_path: Path, code: int, out
     assert ended(tmp_path, end, before=FIRST).run == ""
 
 
+@pytest.mark.parametrize("mine", [None, "rolled-back"])
+@pytest.mark.parametrize("theirs", ["succeeded", "rolled-back"])
+def test_run_that_a_person_made_after_a_job_that_is_gone(
+    tmp_path: Path, mine: RunOutcome | None, theirs: RunOutcome
+) -> None:
+    """A Job that its TTL has deleted says nothing: the campaign's own run counts, and never a person's after it."""
+    if mine:
+        write_run(tmp_path, FIRST, mine)
+    write_run(tmp_path, SECOND, theirs, campaign="")
+    result = ended(tmp_path, None)
+    assert (result.outcome, result.run, result.open) == (mine or "interrupted", FIRST if mine else "", False)
+
+
 @pytest.mark.parametrize("end", [None, CommandEnd(130, FIRST), CommandEnd(0, FIRST), CommandEnd(3, "")])
 @pytest.mark.parametrize("there", [True, False])
 def test_journal_that_does_not_say(tmp_path: Path, end: CommandEnd | None, there: bool) -> None:

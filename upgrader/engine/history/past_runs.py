@@ -82,14 +82,18 @@ def newest_run(runs: Path) -> PastRun | None:
     return past_run(folders[-1]) if folders else None
 
 
-def newest_of_kind(runs: Path, kind: RunKind = RunKind.UPGRADE, *, after: str = "") -> PastRun | None:
-    """The newest run of this kind, or whose journal is not valid, of those `after` this run, if it is there; None when
-    there is none. No older journal is read.
+def newest_of_kind(runs: Path, kind: RunKind = RunKind.UPGRADE, *, after: str = "", of: str = "") -> PastRun | None:
+    """The newest run of this kind, or whose journal is not valid, of those `after` this run, if it is there; with `of`,
+    one of this campaign. None when there is none. No older journal is read.
     """
     folders = run_folders(runs)
     older = next((number for number, folder in enumerate(folders, 1) if folder.name == after), 0)
     found = map(past_run, reversed(folders[older:]))
-    return next((run for run in found if run.problem or (run.state.run and run.state.kind is kind)), None)
+
+    def fits(state: RunState) -> bool:
+        return bool(state.run) and state.kind is kind and of in ("", state.campaign)
+
+    return next((run for run in found if run.problem or fits(run.state)), None)
 
 
 def run_named(runs: Path, name: str) -> PastRun | None:
