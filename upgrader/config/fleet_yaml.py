@@ -236,8 +236,8 @@ class FleetSpec(Section):
     exclusions: list[ExclusionSection] = Field(default=[], description="Days on which no run begins.")
     expected_run: Duration = Field(
         default=1800.0,
-        description="The expected duration of a run, until the campaign has measured one. A run begins only if the "
-        "window has twice that time left, because of a possible rollback.",
+        description="The expected duration of a run. A run begins only if the window has twice that time left, because "
+        "of a possible rollback; more, if runs of the campaign took longer.",
         examples=["30m"],
     )
     kubeconfig_exec: list[Text] = Field(

@@ -150,9 +150,13 @@ def in_progress(state: CampaignState, waits: Mapping[str, Wait]) -> bool:
 
 
 def needed_seconds(fleet: Fleet, state: CampaignState) -> float:
-    """How long a run may take that is rolled back at its end: twice the 95th percentile of the campaign's runs."""
+    """How long a run may take that is rolled back at its end: twice the 95th percentile of the campaign's runs, but no
+    less than what was expected. Those that had nothing to change, as their clusters were at the target already, and
+    those that were rolled back at their first step, say nothing of a complete one.
+    """
     seconds = sorted(state.seconds)
-    return 2 * (seconds[ceil(0.95 * len(seconds)) - 1] if seconds else fleet.expected_seconds)
+    measured = seconds[ceil(0.95 * len(seconds)) - 1] if seconds else 0.0
+    return 2 * max(measured, fleet.expected_seconds)
 
 
 def overdrawn(fleet: Fleet, state: CampaignState) -> str:

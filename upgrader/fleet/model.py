@@ -164,7 +164,7 @@ class Fleet:
     windows: tuple[Window, ...] = ()
     exclusions: tuple[Exclusion, ...] = ()
     expected_seconds: float = 1800.0
-    """How long a run is thought to take before the campaign has measured one."""
+    """How long a run is thought to take at least, whatever the campaign has measured."""
     commands: frozenset[str] = frozenset()
     """Those that kubeconfigs may run for credentials."""
     observability: ObservabilitySettings = field(default_factory=ObservabilitySettings)
