@@ -11,9 +11,10 @@ from upgrader.app.execution import FinishedRun, NewRun, execute_run
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.locking import HeldLock, cluster_lock, locked_folder
 from upgrader.app.resumable import built_on, newest_upgrade
-from upgrader.app.resume_or_start import refuse_newer
+from upgrader.app.resume_or_start import known_to_campaign, refuse_newer
 from upgrader.app.upgrade import CheckedPlan
 from upgrader.app.wiring import Session, open_session
+from upgrader.engine.history.run_discovery import DiscoveredRun, DiscoveredRuns
 from upgrader.errors import Blocked
 from upgrader.model.api_lifecycle import Minor
 from upgrader.model.emulation import emulated_in, minor_text
@@ -82,11 +83,16 @@ def propose_finalize(
             yield None
             return
         found = session.find_runs()
-        newest = next((run for run in reversed(found.runs) if run.state.kind is RunKind.FINALIZE), None)
+        newest = _newest(found)
         continues = newest is not None and newest.state.outcome in (None, "interrupted")
-        if newest is not None and not continues:
-            refuse_newer(newest, found, after)
+        told = known_to_campaign(found, session.find_brief_runs()) if after is not None else found
+        if not continues and (ended := _newest(told)) is not None:
+            refuse_newer(ended, told, after)
         yield ProposedFinalize(emulated, checked, session, front_end, held, continues, campaign)
+
+
+def _newest(found: DiscoveredRuns) -> DiscoveredRun | None:
+    return next((run for run in reversed(found.runs) if run.state.kind is RunKind.FINALIZE), None)
 
 
 def plan_finalize(folder: Path, target: KubernetesVersion, kubeconfig: Path) -> CheckedPlan | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from upgrader.app.resumable import built_on, newest_upgrade
@@ -14,7 +15,14 @@ from upgrader.engine.history.run_discovery import DiscoveredRun, DiscoveredRuns
 from upgrader.errors import Blocked
 from upgrader.model.version import KubernetesVersion
 
-__all__ = ["NONE_BEFORE", "interrupted_upgrade", "newest_without_end", "refuse_newer", "refuse_other_target"]
+__all__ = [
+    "NONE_BEFORE",
+    "interrupted_upgrade",
+    "known_to_campaign",
+    "newest_without_end",
+    "refuse_newer",
+    "refuse_other_target",
+]
 
 NONE_BEFORE = "none"
 """What is passed for a run that no other one precedes."""
@@ -31,7 +39,7 @@ def interrupted_upgrade(
     """
     with open_session(folder) as session:
         found = session.find_runs()
-        told = session.find_brief_runs() if after is not None else found
+        brief = session.find_brief_runs() if after is not None else found
     for problem in found.problems:
         notify(problem)
     name = newest_without_end(found)
@@ -42,11 +50,20 @@ def interrupted_upgrade(
             remedy="Make them readable, and run this again. If you know that no upgrade was interrupted, start a new "
             "one: upgrader run --new",
         )
+    told = known_to_campaign(found, brief)
     newest = newest_upgrade(told)
     # One that has only reached a version on the way to the target is continued.
     if not name and newest and not (newest.state.outcome == "succeeded" and newest.state.target != target):
         refuse_newer(newest, told, after)
     return name
+
+
+def known_to_campaign(found: DiscoveredRuns, brief: DiscoveredRuns) -> DiscoveredRuns:
+    """Those that a campaign may know of, which has found `brief`: it asks no controller, which may have runs of before
+    a restore.
+    """
+    known = {run.name for run in brief.runs} | set(brief.damaged)
+    return replace(found, runs=tuple(run for run in found.runs if run.name in known))
 
 
 def refuse_newer(ended: DiscoveredRun, found: DiscoveredRuns, after: str | None) -> None:

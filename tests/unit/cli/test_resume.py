@@ -74,6 +74,10 @@ class Site:
     taken_over: LockTakenOver | None = None
     unsearched: tuple[str, ...] = ()
     """Places whose runs can't be known, and why."""
+    damaged: tuple[str, ...] = ()
+    """Runs whose journal in the cluster isn't valid."""
+    elsewhere: tuple[str, ...] = ()
+    """Runs that only a controller has the journal of."""
     inputs: tuple[StepInput, ...] = ()
     goal: KubernetesVersion | None = None
     bake_seconds: float = 0.0
@@ -115,7 +119,7 @@ class Site:
             for name in self.names
         )
         tools = Tools(self.world.helm, self.world.kube, self.world.playbooks, self.world.clock, self.world.hosts)
-        folder, unsearched = self.folder, self.unsearched
+        folder, unsearched, damaged, elsewhere = self.folder, self.unsearched, self.damaged, self.elsewhere
 
         class FakeSession(SimpleNamespace):
             settings: Settings
@@ -127,7 +131,9 @@ class Site:
                 return replace(found, problems=(*found.problems, *unsearched), may_hide=(*found.may_hide, *unsearched))
 
             def find_brief_runs(self) -> DiscoveredRuns:
-                return find_runs((LocalJournals(folder / "runs"),))
+                found = find_runs((LocalJournals(folder / "runs"),))
+                there = tuple(run for run in found.runs if run.name not in (*damaged, *elsewhere))
+                return replace(found, runs=there, damaged=dict.fromkeys(damaged, "no journal"))
 
             def telling(self, _doing: object) -> Any:
                 return self
@@ -267,6 +273,20 @@ def test_job_that_is_started_again(
     if not begins:
         assert f"run {NEWER} of this cluster has ended ({end}) since" in error.message
         assert "upgrader fleet retry" in error.remedy
+
+
+def test_job_that_is_started_again_where_its_journal_is_damaged(site: Site, planned: list[bool]) -> None:
+    """A controller's copy tells that the run has ended; but a run that only a controller has, as it is of before the
+    cluster was restored, is one that the campaign can't know: it keeps no Job from its run.
+    """
+    site.run(OLDER, BEGUN, RunEnded(OLDER, "rolled-back", 1.0))
+    site.run(NEWER, BEGUN, RunEnded(NEWER, "rolled-back", 1.0))
+    asked = ("run", "--resume", "--yes", "--to", str(TO), "--after", OLDER)
+    site.damaged = (NEWER,)
+    assert isinstance(site.invoke(*asked).exception, Blocked) and planned == []
+    site.damaged, site.elsewhere = (), (NEWER,)
+    site.invoke(*asked)
+    assert planned == [True]
 
 
 def test_job_that_is_started_again_between_two_minors(site: Site, planned: list[bool]) -> None:
