@@ -10,6 +10,8 @@ from typing import Protocol
 
 from upgrader.config.copied_kubeconfig import UsedKubeconfig
 from upgrader.engine.history.journal_in_secrets import secret_name
+from upgrader.engine.history.past_runs import newest_upgrade
+from upgrader.engine.state.run_state import RunState
 from upgrader.errors import ApiError, UpgraderError, UsageError
 from upgrader.fleet.at_work import at_work
 from upgrader.fleet.clusters import Answer, Answered, other_cluster, private_kubeconfig, requests_answered
@@ -72,6 +74,8 @@ class Found:
     """Of the gates of a soak: what they say."""
     restart: Restart | None = None
     """In a soak with a restart: its next step."""
+    unended: RunState | None = None
+    """Of a cluster that has a run without an end which can be resumed: that run."""
 
 
 class _Wrong(Exception):
@@ -247,7 +251,9 @@ class Questions:
             return Found("journals", _damaged(unread), used)
         if goal and (open_one := open_run(cluster.folder, lambda: self._idle(cluster, used).reason)):
             what = f"it has a run that has not ended, and that the campaign did not start: {open_one}"
-            return Found("unended", f"{what}: {how_to_end(cluster.folder)}")
+            run = newest_upgrade(cluster.folder / "runs")
+            unended = run.state if run is not None and open_one == f"run {run.name}" else None
+            return Found("unended", f"{what}: {how_to_end(cluster.folder)}", unended=unended)
         files, now = Inputs.parse(digest).files, self.clock.now()
         if goal and goal.finalizes and answer.version != goal.target:
             return Found(

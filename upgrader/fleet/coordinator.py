@@ -271,6 +271,10 @@ class Coordinator:
                 news |= self._counted(cluster, found)
                 if name in soaks:
                     ends[name] = found
+            elif (lost := found.unended) and lost.campaign == self.campaign.name and lost.run != cluster.run:
+                reason = "the campaign's journal doesn't have its start: it was restored from a backup"
+                self._end(cluster, cluster.attempt, Result("interrupted", lost.run, reason=reason, open=True), 0.0)
+                news = True
             else:
                 news |= self._found(cluster, found.problem, found.reason)
         for name, found in ends.items():  # now that its gates have answered, too, or are late
@@ -457,7 +461,7 @@ class Coordinator:
 
     def _lost_run(self, state: ClusterState, names: Sequence[str]) -> Result | None:
         """How this campaign's newest run of a cluster ended, if the campaign's journal doesn't know of it: it was
-        restored from a backup. None where there is no such run; one without an end is no start's (`unended`).
+        restored from a backup. None where there is no such run; one without an end is resumed (`Found.unended`).
         """
         folder = self.fleet.by_name[state.name].folder
         newest = newest_of_kind(folder / "runs", self.fleet.goal.kind)

@@ -706,6 +706,30 @@ def test_journal_restored_from_a_backup(machine: Machine, local: bool, attempted
     assert machine.begun == {"a": 1 + attempted, "b": 1, "c": 1}
 
 
+def test_journal_restored_while_a_run_is_open(machine: Machine) -> None:
+    """A run of this campaign of which the restored journal knows nothing is resumed, and keeps its place and its domain
+    until it has ended.
+    """
+    machine.exit_codes = {"b": [130]}
+    file = machine.folder / "fleet.yaml"
+    file.write_text(file.read_text().replace("maxConcurrency: 2,", "maxConcurrency: 1,"))
+    campaign = begun(machine)
+    journal = campaign.folder / JOURNAL
+    one = coordinator(machine, campaign)
+    look_until(one, lambda state: state.clusters["a"].phase == "succeeded")
+    backup = journal.read_bytes()
+    run = look_until(one, lambda state: state.clusters["b"].phase == "interrupted").clusters["b"].run
+    journal.write_bytes(backup)
+    one = coordinator(machine, campaign)
+    state = look_until(one, lambda state: state.clusters["b"].phase != "waiting")
+    assert (state.clusters["b"].run, state.clusters["b"].active, machine.begun["c"]) == (run, True, 0)
+    rmtree(campaign.folder / "clusters/b/1")  # that process has ended, and this machine's folder was restored, too
+    machine.processes = {}
+    assert one.run(lambda *_: None)[0].done
+    mine, other = machine.commands[-2:]
+    assert "--resume" in mine and mine[1].endswith("/b") and other[1].endswith("/c")
+
+
 def test_open_run_that_only_its_cluster_knows(machine: Machine) -> None:
     """An upgrade that the campaign has not begun is neither resumed nor counted as its own; once a person has ended it,
     the campaign's begins.
