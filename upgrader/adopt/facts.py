@@ -10,6 +10,7 @@ import yaml
 
 from upgrader.adopt.addon_rights import COREDNS_ROLE
 from upgrader.adopt.client_addresses import ApiPod, client_addresses, without_ipv6_loopback
+from upgrader.adopt.volume_fields import lacking
 from upgrader.contract.flags import command_line, values
 from upgrader.errors import Blocked, UsageError
 from upgrader.model.cluster import Cluster, Host
@@ -235,14 +236,20 @@ def _static_pods(hosts: Hosts, host: Host, folder: str) -> Mapping[str, StaticPo
         if content is not None:
             try:
                 found[component] = _static_pod(component, content)
+                lack = lacking(found[component].pod["spec"])
             except (yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError) as error:
                 mark = getattr(error, "problem_mark", None)
-                raise Blocked(
-                    f"{host.name}: {folder}/{component}.yaml is not a manifest of a static pod"
-                    f"{f', line {mark.line + 1}' if mark else ''}; nothing was changed",
-                    remedy="Correct it. What the kubelet says of it: journalctl -u kubelet",
-                ) from error
+                raise _no_manifest(host, folder, component, f", line {mark.line + 1}" if mark else "") from error
+            if lack:
+                raise _no_manifest(host, folder, component, f": {lack}")
     return found
+
+
+def _no_manifest(host: Host, folder: str, component: str, why: str) -> Blocked:
+    return Blocked(
+        f"{host.name}: {folder}/{component}.yaml is not a manifest of a static pod{why}; nothing was changed",
+        remedy="Correct it. What the kubelet says of it: journalctl -u kubelet",
+    )
 
 
 def _static_pod(component: str, content: bytes) -> StaticPod:

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from upgrader.adopt.facts import MANIFESTS, ControllerFacts, StaticPod
+from upgrader.adopt.volume_fields import unknown
+from upgrader.adopt.volumes import innermost_mount
 from upgrader.contract.flags import is_true
 from upgrader.contract.variables import seen_words
 from upgrader.errors import Blocked
@@ -92,6 +94,8 @@ def check_static_pods(controllers: Iterable[ControllerFacts]) -> None:
         for component, static in controller.active.items():
             _check_name(controller.host.name, static)
             _check_election(controller.host.name, static)
+            _check_fields(controller.host.name, static)
+            _check_paths(controller.host.name, static)
             for part, what in _unknown(static):
                 raise Blocked(
                     f"{component}'s static pod on {controller.host.name} has {what}, which would be lost: the chart's "
@@ -126,6 +130,27 @@ def _check_election(host: str, static: StaticPod) -> None:
             flag = f"{_ELECTION}-resource-{key}"
             if (found := static.flags.get(flag, (own,))[-1]) != own:
                 raise other_lease(f"{static.component}'s static pod on {host} has --{flag}={found}", static.component)
+
+
+def _check_fields(host: str, static: StaticPod) -> None:
+    for what in unknown(static.pod["spec"], static.container):
+        raise Blocked(
+            f"{static.component}'s static pod on {host} has {what}, which is no field of Kubernetes: the kubelet "
+            "ignores it, but the API would refuse it in the chart's pod; nothing was changed",
+            remedy="Correct its name, or remove it, on every controller; the kubelet then restarts the pod.",
+        )
+
+
+def _check_paths(host: str, static: StaticPod) -> None:
+    """Relative to the root, where the component starts, they lead into a volume: nothing else here reads them so."""
+    for name, values in static.flags.items():
+        for part in (part for value in values for part in value.split(",")):
+            if "/" in part and not part.startswith("/") and innermost_mount(static, f"/{part}"):
+                raise Blocked(
+                    f"{static.component}'s static pod on {host} has --{name}={part}, which doesn't begin with a slash: "
+                    "adoption takes over only files with a whole path; nothing was changed",
+                    remedy=f"Write /{part} there, on every controller; the kubelet then restarts the pod.",
+                )
 
 
 def other_lease(found: str, component: str) -> Blocked:

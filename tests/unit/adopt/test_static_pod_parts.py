@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from testkit.fakes.hosts import FakeHosts
-from tests.unit.adopt.kubeadm_pods import FLAGS, kubeadm_facts, kubeadm_pod
+from tests.unit.adopt.kubeadm_pods import FLAGS, kubeadm_facts, kubeadm_pod, volume
 from upgrader.adopt.facts import MANIFESTS, read_controllers
 from upgrader.adopt.static_pod_parts import check_static_pods
 from upgrader.errors import Blocked
@@ -28,11 +28,21 @@ _KMS = {"name": "kms-plugin", "image": "registry.example.org/kms:v1"}
         (b"spec: {containers: [{name: kube-scheduler}]}\n", ""),
         (b"spec:\n  containers:\n  -\tname: kube-scheduler\n", ", line 3"),
         (b"\xff\xfe", ""),
+        (b"spec: {volumes: [{hostPath: {path: /x}}], CONTAINERS}", ": a volume has no `name`"),
+        (b"spec: {volumes: [{name: x, hostPath: {}}], CONTAINERS}", ": the volume x has no `path`"),
+        (b"spec: {volumes: [x], CONTAINERS}", ""),
+        (b"spec: {CONTAINERS_AND [{mountPath: /x}]}]}", ": a mount has no `name`"),
+        (b"spec: {volumes: [{name: x}], CONTAINERS_AND [{name: x}]}]}", ": the mount x has no `mountPath`"),
+        (b"spec: {CONTAINERS_AND [{name: x, mountPath: /x}]}]}", ": the mount x is of no volume"),
     ],
 )
 def test_a_manifest_that_is_none(tmp_path: Path, content: bytes, where: str) -> None:
-    """A file that a full disk has emptied, or a tab has spoilt: the kubelet can't read it either, and it is named."""
+    """A file that a full disk has emptied, or a tab has spoilt, or that lacks what Kubernetes requires: the kubelet
+    runs none of them, and it is named.
+    """
     hosts = FakeHosts()
+    one = b"containers: [{name: kube-scheduler, image: x"
+    content = content.replace(b"CONTAINERS_AND", one + b", volumeMounts:").replace(b"CONTAINERS", one + b"}]")
     hosts.files["controller-1", f"{MANIFESTS}/kube-scheduler.yaml"] = content
     controllers = (Host("controller-1", "10.0.0.1"),)
     cluster = Cluster(tmp_path, tmp_path / "kubeconfig", "", tmp_path / "hosts.yml", controllers)
@@ -90,6 +100,48 @@ def test_a_container_with_more_than_the_charts_have(container: dict[str, Any], w
     """A shell around the component would hide every flag: none of them would be taken over."""
     with pytest.raises(Blocked, match=words):
         check_static_pods(kubeadm_facts(kubeadm_pod("kube-apiserver", container=container)).controllers)
+
+
+@pytest.mark.parametrize(
+    ("of_volume", "of_mount", "words"),
+    [
+        ({}, {"readonly": True}, "`readonly` in the mount of audit at /srv/audit"),
+        ({"hostpath": {"path": "/srv/audit"}}, {}, "`hostpath` in the volume audit"),
+        ({"hostPath": {"path": "/srv/audit", "kind": "Directory"}}, {}, r"`hostPath\.kind` in the volume audit"),
+    ],
+)
+def test_a_field_that_kubernetes_does_not_have(of_volume: dict[str, Any], of_mount: dict[str, Any], words: str) -> None:
+    """A slip of the pen: the kubelet ignores it, but the API would refuse the chart's pod, halfway through."""
+    (one, mount) = volume("audit", "/srv/audit")
+    pod = kubeadm_pod("kube-apiserver", {}, ({**one, **of_volume}, {**mount, **of_mount}))
+    with pytest.raises(Blocked, match=f"static pod on controller-1 has {words}, which is no field") as caught:
+        check_static_pods(kubeadm_facts(pod).controllers)
+    assert "Correct its name" in caught.value.remedy
+
+
+@pytest.mark.parametrize("component", FLAGS)
+def test_a_path_without_its_beginning(component: str) -> None:
+    """Of the working folder, which is the root, the program finds it; adoption would look for no such file, and mount
+    none. What only looks like a path is none.
+    """
+    secrets = volume("secrets", "/srv/secrets", at="/etc/secrets")
+    pod = kubeadm_pod(component, {"token-auth-file": "etc/secrets/tokens.csv"}, secrets)
+    words = (
+        r"static pod on controller-1 has --token-auth-file=etc/secrets/tokens\.csv, which doesn't begin with a slash"
+    )
+    with pytest.raises(Blocked, match=words) as caught:
+        check_static_pods(kubeadm_facts(pod).controllers)
+    assert "/etc/secrets/tokens.csv" in caught.value.remedy
+    harmless = kubeadm_pod(component, {"feature-gates": "etc", "runtime-config": "apps/v1"}, secrets)
+    check_static_pods(kubeadm_facts(harmless).controllers)
+
+
+def test_every_field_of_a_mount_is_known() -> None:
+    """What Kubernetes has there is no slip of the pen."""
+    mount = {"mountPropagation": "None", "recursiveReadOnly": "Disabled", "subPath": "x"}
+    named = [volume("a", "/srv/a"), ({"name": "b", "emptyDir": {"sizeLimit": "1Gi"}}, {"name": "b", "mountPath": "/b"})]
+    pod = kubeadm_pod("kube-scheduler", {}, *[(one, {**each, **mount}) for one, each in named])
+    check_static_pods(kubeadm_facts(pod).controllers)
 
 
 @pytest.mark.parametrize("component", ["kube-controller-manager", "kube-scheduler"])
