@@ -35,9 +35,9 @@ def check_etcd(controllers: Iterable[ControllerFacts], chosen: Mapping[str, Any]
 def check_flags(facts: KubeadmFacts, component: str, rendered: Flags, chosen: Collection[str]) -> None:
     """All flags of a component but those (`chosen`) that its release's own values set. Raises Blocked."""
     static = facts.component(component)
-    lost = missing_flags(static, rendered).keys() - chosen
+    lost = {name: given for name, given in missing_flags(static, rendered).items() if name not in chosen}
     if lost:
-        flags = ", ".join(f"--{name}={','.join(static.flags[name])}" for name in sorted(lost))
+        flags = ", ".join(f"--{name}={','.join(given)}" for name, given in sorted(lost.items()))
         raise Blocked(
             f"{component}'s static pod has flags that the chart doesn't support: {flags}",
             remedy="Remove them from the static pod, or set them in the release's `extraArgs`.",

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from upgrader.adopt.facts import ADOPTED, COMPONENTS, ControllerFacts, StaticPod, flags_of
-from upgrader.adopt.values import CA_FOR_ALL, HANDED_OVER
+from upgrader.adopt.values import CA_FOR_ALL, HANDED_OVER, defaults_kept
 from upgrader.contract.variables import seen_variables
 from upgrader.errors import Blocked
 from upgrader.model.emulation import emulated_by, minor_text
@@ -105,9 +105,11 @@ def _differences(pod: StaticPod, released: Released | None, added: Mapping[str, 
         if "@" in pod.image:
             yield f"{pod.component}: its image is {pod.image}, and the running version is unknown"
         return
+    kept_defaults = defaults_kept(pod)
     for name in sorted({*pod.flags, *released.flags} - _CHARTS_OWN):
         before, now = pod.flags.get(name), released.flags.get(name)
-        came = (before is None and now == added.get(name)) or (before in _NONE and _adoptions_own(name, now))
+        own = (added.get(name), kept_defaults.get(name))
+        came = (before is None and now in own) or (before in _NONE and _adoptions_own(name, now))
         if before != now and not came:
             yield f"{pod.component}: {_flag(name, now)}, in the manifest {_flag(name, before)}"
     kept = seen_variables(pod.container)

@@ -25,6 +25,7 @@ __all__ = [
     "HANDED_OVER",
     "base_values",
     "container_image",
+    "defaults_kept",
     "etcd_servers",
     "extra_args",
     "image_values",
@@ -237,12 +238,23 @@ def rendered_flags(manifest: str, deployment: str) -> Mapping[str, tuple[str, ..
 
 def missing_flags(pod: StaticPod, rendered: Mapping[str, tuple[str, ...]]) -> Mapping[str, tuple[str, ...]]:
     """The static pod's flags that the chart would not set, or would set to something else."""
-    wanted = {**_without_a_ca_for_all(pod), **pod.flags}
+    wanted = {**_without_a_ca_for_all(pod), **defaults_kept(pod), **pod.flags}
     if not _flag(pod, _TOKENS, ""):  # an empty one is none: the chart has its own
         wanted.pop(_TOKENS, None)
     if "kubeconfig" in wanted:  # a value of the chart's own, as the last one given
         wanted["kubeconfig"] = wanted["kubeconfig"][-1:]
     return {name: values for name, values in wanted.items() if name not in HANDED_OVER and rendered.get(name) != values}
+
+
+def defaults_kept(pod: StaticPod) -> Mapping[str, tuple[str, ...]]:
+    """Kubernetes' own defaults of flags that a static pod hasn't, and that the chart sets to something else: clients
+    would lose their rights, and nodes would get ranges of pods beside those of their network plugin.
+    """
+    if pod.component == "kube-apiserver" and not pod.flags.keys() & {"authorization-mode", "authorization-config"}:
+        return {"authorization-mode": ("AlwaysAllow",)}
+    if _flag(pod, "cluster-cidr", "") and "allocate-node-cidrs" not in pod.flags:
+        return {"allocate-node-cidrs": ("false",)}
+    return {}
 
 
 def _without_a_ca_for_all(pod: StaticPod) -> Mapping[str, tuple[str, ...]]:

@@ -21,7 +21,7 @@ from upgrader.adopt.facts import ControllerFacts, KubeadmFacts, StaticPod
 from upgrader.adopt.other_versions import about_other_versions
 from upgrader.adopt.same_everywhere import check_same_everywhere
 from upgrader.adopt.undo_differences import check_undo, released_in
-from upgrader.adopt.values import base_values
+from upgrader.adopt.values import base_values, rendered_flags
 from upgrader.built_in_files import charts_folder
 from upgrader.errors import Blocked
 from upgrader.gates.manifest_workloads import pod_spec
@@ -107,6 +107,8 @@ def _bare(component: str, *flags: str) -> StaticPod:
         _without("kube-apiserver", "enable-admission-plugins", "proxy-client-cert-file", "proxy-client-key-file"),
         _without("kube-controller-manager", "allocate-node-cidrs", "cluster-cidr", "service-cluster-ip-range"),
         _without("kube-controller-manager", "controllers", "leader-elect", "authentication-kubeconfig"),
+        _without("kube-apiserver", "authorization-mode"),
+        _without("kube-controller-manager", "allocate-node-cidrs"),
         kubeadm_pod("kube-scheduler", {"config": f"{PKI}/scheduler.yaml"}),
         _bare("kube-scheduler", f"--config={PKI}/scheduler.yaml"),
     ],
@@ -118,6 +120,8 @@ def _bare(component: str, *flags: str) -> StaticPod:
         "no aggregation",
         "no podSubnet",
         "fewer flags",
+        "no authorization",
+        "ranges of pods by the CNI",
         "a configuration",
         "only a configuration",
     ],
@@ -133,6 +137,38 @@ def test_an_adoption_can_be_undone_at_once(helm: HelmAdapter, pod: StaticPod) ->
     retired = [ControllerFacts(each.host, {}, each.active) for each in known.controllers]
     version = KubernetesVersion.parse(known.version)
     check_undo(retired, released_in(manifests), added_flags(FakeKube(), helm, retired, version, charts_folder()))
+
+
+@pytest.mark.parametrize(
+    ("lacks", "release", "flag", "kept"),
+    [
+        (("kube-apiserver", "authorization-mode"), "kube-apiserver", "authorization-mode", "AlwaysAllow"),
+        (("kube-controller-manager", "allocate-node-cidrs"), "kubernetes", "allocate-node-cidrs", "false"),
+    ],
+)
+def test_what_a_flag_is_by_itself_stays(
+    helm: HelmAdapter, lacks: tuple[str, ...], release: str, flag: str, kept: str
+) -> None:
+    """A static pod without one of kubeadm's flags has Kubernetes' default: with kubeadm's, clients would lose their
+    rights, or nodes would get ranges of pods that the network plugin doesn't know.
+    """
+    derived = _derived(helm, kubeadm_facts(_without(*lacks)))
+    spec = ReleaseSpec(release, "kube-system", charts_folder() / release, derived.values[release])
+    assert rendered_flags(helm.render(spec, offline=True), lacks[0])[flag] == (kept,)
+    (section,) = RELEASE_AND_SECTION[lacks[0]][1] or ("",)
+    own = {"extraArgs": {flag: "chosen"}}
+    chosen = _derived(helm, kubeadm_facts(_without(*lacks)), {release: {section: own} if section else own})
+    values = chosen.values[release]
+    assert (values[section] if section else values)["extraArgs"][flag] == "chosen", "the operator's own wins"
+
+
+def test_a_file_says_how_requests_are_authorized(helm: HelmAdapter) -> None:
+    """`--authorization-config` takes the place of the flag: kube-apiserver refuses both."""
+    flags = {name: value for name, value in FLAGS["kube-apiserver"].items() if name != "authorization-mode"}
+    words = [f"--{name}={value}" for name, value in {**flags, "authorization-config": f"{PKI}/authz.yaml"}.items()]
+    api = kubeadm_pod("kube-apiserver", container={"command": ["kube-apiserver", *words]})
+    args = _derived(helm, kubeadm_facts(api)).values["kube-apiserver"]["extraArgs"]
+    assert "authorization-config" in args and "authorization-mode" not in args
 
 
 def test_kubesprays_folders_are_taken_over(helm: HelmAdapter) -> None:
