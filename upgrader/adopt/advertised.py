@@ -6,10 +6,12 @@ import ipaddress
 from collections.abc import Sequence
 
 from upgrader.adopt.facts import MANIFESTS, ControllerFacts
+from upgrader.adopt.leaders_api import is_loopback
 from upgrader.errors import Blocked
 
 __all__ = ["check_advertised"]
 
+_ALL = ("0.0.0.0", "::")
 _OWN = (
     f"set --advertise-address in {MANIFESTS}/kube-apiserver.yaml to its node's InternalIP, on one controller after the "
     "other; the kubelet restarts kube-apiserver. Clients can use {0} as before."
@@ -21,6 +23,7 @@ _OF_ONE = (
     f"node, each with its own address in that network. Then run adopt again. If it is a virtual IP, {_OWN}"
 )
 """A kubelet that registered a virtual IP would lose its node's address to another machine."""
+_OF_NONE = f"No pod can reach the API at {{0}}, a loopback address: {_OWN}"
 
 
 def check_advertised(controllers: Sequence[ControllerFacts], addresses: Sequence[str]) -> None:
@@ -37,13 +40,15 @@ def check_advertised(controllers: Sequence[ControllerFacts], addresses: Sequence
             raise Blocked(
                 f"kube-apiserver on {controller.host.name} advertises {advertised}, but its node's InternalIP is "
                 f"{address}: pods would use that address for the API, and other nodes may not reach it",
-                remedy=_OF_SEVERAL.format(advertised) if shared else _OF_ONE.format(advertised),
+                remedy=(_OF_NONE if is_loopback(advertised) else _OF_SEVERAL if shared else _OF_ONE).format(advertised),
             )
 
 
 def _advertised(controller: ControllerFacts) -> str:
+    """Told all addresses, kube-apiserver advertises the machine's own, as without the flag."""
     pod = controller.active.get("kube-apiserver")
-    return pod.flags.get("advertise-address", ("",))[-1] if pod else ""
+    given = pod.flags.get("advertise-address", ("",))[-1] if pod else ""
+    return "" if any(_same(given, each) for each in _ALL) else given
 
 
 def _same(one: str, other: str) -> bool:

@@ -30,6 +30,22 @@ def test_no_kubelet_is_told_to_register_a_virtual_ip() -> None:
     assert "If it is a virtual IP, set --advertise-address in " in no.value.remedy, "one controller doesn't tell"
 
 
+def test_no_kubelet_is_told_to_register_a_loopback_address() -> None:
+    """It would refuse to start: the node's own address is for the flag."""
+    for address in ("127.0.0.1", "::1"):
+        pod = static_pod("kube-apiserver", f"--advertise-address={address}")
+        with pytest.raises(Blocked, match=f"controller-1 advertises {address}") as no:
+            check_advertised(facts({"kube-apiserver": pod}).controllers, ("10.0.0.1",))
+        assert "node-ip" not in no.value.remedy and "set --advertise-address in " in no.value.remedy
+
+
+def test_no_address_of_its_own_is_the_nodes() -> None:
+    """kube-apiserver advertises the machine's own where it is told all addresses, as without the flag."""
+    for address in ("0.0.0.0", "::"):
+        pod = static_pod("kube-apiserver", f"--advertise-address={address}")
+        check_advertised(facts({"kube-apiserver": pod}).controllers, ("10.9.9.9",))
+
+
 def test_an_address_may_be_written_in_two_ways() -> None:
     """IPv6 has several texts for one address; and a pod without the flag takes its node's."""
     pod = static_pod("kube-apiserver", "--advertise-address=2001:DB8:0:0::1")
