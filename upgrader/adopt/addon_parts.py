@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from upgrader.adopt.pod_metadata import addon_metadata, differing, rendered_metadata
+from upgrader.adopt.release_owner import is_released
 from upgrader.adopt.static_pod_parts import CONTAINER_FIELDS
 from upgrader.adopt.variables import variables_of
 from upgrader.errors import Blocked
@@ -22,7 +23,6 @@ Object = Mapping[str, Any]
 
 SECTIONS = {"coredns": "coredns", "kube-proxy": "kubeProxy"}
 """Workload → its section in the values of the release `kubernetes`."""
-_HELMS = "meta.helm.sh/release-name"
 _DEFAULTS = frozenset({"defaultMode", "name"})
 _WORKLOADS_OWN = frozenset(
     {
@@ -73,7 +73,7 @@ def check_addon(workload: KubeObject, rendered: str, values: Mapping[str, Any]) 
     """
     meta = workload.get("metadata") or {}
     name = str(meta.get("name"))
-    if _HELMS in (meta.get("annotations") or {}) or name not in SECTIONS:
+    if name not in SECTIONS or is_released(workload, f"{workload.get('kind')} kube-system/{name}", SECTIONS[name]):
         return
     charts = next(
         (

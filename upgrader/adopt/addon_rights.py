@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import product
 
+from upgrader.adopt.release_owner import is_released
 from upgrader.errors import Blocked
 from upgrader.model.manifest import objects_in
 from upgrader.ports import KubeObject
@@ -16,7 +17,6 @@ from upgrader.ports import KubeObject
 __all__ = ["COREDNS_ROLE", "check_rights"]
 
 COREDNS_ROLE = "system:coredns"
-_HELMS = "meta.helm.sh/release-name"
 _UNUSED = ("nodes", "get")
 """kubeadm gave it this right for a plugin that CoreDNS no longer has, and never took it back."""
 
@@ -26,7 +26,7 @@ Right = tuple[str, str]
 
 def check_rights(role: KubeObject | None, rendered: str) -> None:
     """`role`: the cluster's, if it has one. Raises Blocked. What a release has already is as its values say."""
-    if role is None or _HELMS in ((role.get("metadata") or {}).get("annotations") or {}):
+    if role is None or is_released(role, f"ClusterRole {COREDNS_ROLE}", "coredns"):
         return
     charts = [
         item

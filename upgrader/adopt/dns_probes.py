@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from upgrader.adopt.leaders_api import is_loopback
+from upgrader.adopt.release_owner import is_released
 from upgrader.errors import Blocked
 from upgrader.model.manifest import objects_in
 from upgrader.ports import KubeObject
 
 __all__ = ["check_dns_probes"]
 
-_HELMS = "meta.helm.sh/release-name"
 _ASKED = (("readinessProbe", "ready", 8181), ("livenessProbe", "health", 8080))
 """A probe of the chart, the plugin that answers it, and the port at which that listens by itself."""
 
@@ -25,7 +25,7 @@ def check_dns_probes(deployment: KubeObject | None, rendered: str) -> None:
     """`deployment`: the cluster's, if `adopt` takes it over. Raises Blocked. What a release has already is as its
     values say.
     """
-    if deployment is None or _HELMS in ((deployment.get("metadata") or {}).get("annotations") or {}):
+    if deployment is None or is_released(deployment, "Deployment kube-system/coredns", "coredns"):
         return
     corefile = next(
         (

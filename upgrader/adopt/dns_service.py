@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from upgrader.adopt.release_owner import is_released
 from upgrader.errors import Blocked
 from upgrader.model.manifest import objects_in
 from upgrader.ports import KubeObject
 
 __all__ = ["check_service", "traffic_distribution"]
 
-_HELMS = "meta.helm.sh/release-name"
 _NAME = "kube-dns"
 _KUBEADMS: Mapping[str, tuple[Any, ...]] = {
     "externalTrafficPolicy": ("Cluster",),
@@ -30,7 +30,7 @@ def check_service(service: KubeObject | None, deployment: KubeObject | None, ren
     """`service`, `deployment`: the cluster's, if `adopt` takes them over. Raises Blocked. What a release has already
     is as its values say.
     """
-    if service is None or _HELMS in ((service.get("metadata") or {}).get("annotations") or {}):
+    if service is None or is_released(service, f"Service kube-system/{_NAME}", "coredns"):
         return
     charts = [
         item

@@ -484,6 +484,37 @@ def test_a_release_that_is_there_has_the_last_word() -> None:
     check_addon(_changed(COREDNS, nodeSelector={"role": "infra"}), "", {})
 
 
+@pytest.mark.parametrize("which", ["deployment", "service", "role", "proxy"])
+def test_what_another_release_of_helm_has_is_refused(helm: HelmAdapter, which: str) -> None:
+    """CoreDNS by its own chart, say: the next upgrade of that release would change it back."""
+    ports = [{"name": "dns-tcp", "containerPort": 53, "protocol": "TCP"}]
+    objects: dict[str, Any] = {
+        "deployment": _changed(COREDNS, containers=[{**_COREDNS, "ports": ports}]),
+        "service": {"kind": "Service", "metadata": {"name": "kube-dns"}, "spec": _DNS_SPEC},
+        "role": {"kind": "ClusterRole", "metadata": {"name": "system:coredns"}, "rules": []},
+        "proxy": copy.deepcopy(PROXY),
+    }
+
+    def derived() -> None:
+        found = replace(
+            facts(),
+            dns_deployment=objects["deployment"],
+            dns_service=objects["service"],
+            dns_role=objects["role"],
+            proxy_daemonset=objects["proxy"],
+        )
+        derive_values(found, ("10.0.0.1",), {}, helm, charts_folder())
+
+    annotations = objects[which]["metadata"].setdefault("annotations", {})
+    annotations |= {"meta.helm.sh/release-name": "dns", "meta.helm.sh/release-namespace": "kube-system"}
+    with pytest.raises(Blocked, match=r"belongs to Helm release kube-system/dns, .*; nothing was changed") as caught:
+        derived()
+    section = "kubeProxy" if which == "proxy" else "coredns"
+    assert f"`{section}.enabled: false`" in caught.value.remedy
+    annotations["meta.helm.sh/release-name"] = "kubernetes"
+    derived()
+
+
 def _as_rendered(workload: dict[str, Any]) -> str:
     return yaml.safe_dump(workload)
 
