@@ -258,7 +258,9 @@ def _check_supported(where: str, known: Mapping[str, Any]) -> None:
             remedy="Remove that setting, and add the host's key to known_hosts.",
         )
     ssh = (
-        "Only ssh is supported. A Windows worker needn't be in the inventory: if there is a group `workers`, "
+        "Only ssh is supported, also to the machine that upgrader runs on."
+        if str(known.get("connection")) in ("local", "ansible.builtin.local")
+        else "Only ssh is supported. A Windows worker needn't be in the inventory: if there is a group `workers`, "
         "Kubespray's `kube_node` isn't read."
     )
     expected = {

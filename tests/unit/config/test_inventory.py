@@ -385,6 +385,13 @@ def test_variables_that_can_not_be_followed_are_named(known: dict[str, object], 
     assert "s3cret" not in caught.value.message
 
 
+def test_the_machine_itself_is_no_windows_worker() -> None:
+    """A controller that is this machine, in an inventory that was made for Ansible alone."""
+    with pytest.raises(ConfigError, match="ansible_connection 'local' is not supported") as caught:
+        host_from_facts(Path("hosts.yml"), "a", {"connection": "local"}, controller=True)
+    assert "Windows" not in caught.value.remedy and "the machine that upgrader runs on" in caught.value.remedy
+
+
 ASK_ANSIBLE = """
 import json, sys
 from ansible import constants
