@@ -33,6 +33,10 @@ these thirty went wrong at first: a variable in `--secure-port`.
 From the first of kubernetes-sigs/kubespray on, they are a fourth set, which was chosen and tried on the same day. Five
 of these thirty went wrong at first: the tag of a scheduler with plugins, a vendor's version in a label, a file of
 kube-vip at `/etc/hosts`, annotations of the kubelet's own, and a range of Services that was made up.
+
+From mstelles/cks on, they are a fifth set, which was chosen and tried on the same day. Three of these thirty went wrong
+at first: a volume without a name and a misspelt field, requests that were authorized otherwise, and advice about a
+loopback address. From ridnarong/ino-kube on, ten more come from odder places. They were tried after that was corrected.
 """
 
 
