@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Sequence
 
+from upgrader.adopt.client_addresses import given_address
 from upgrader.adopt.facts import MANIFESTS, ControllerFacts
 from upgrader.adopt.leaders_api import is_loopback
 from upgrader.errors import Blocked
@@ -47,7 +48,7 @@ def check_advertised(controllers: Sequence[ControllerFacts], addresses: Sequence
 def _advertised(controller: ControllerFacts) -> str:
     """Told all addresses, kube-apiserver advertises the machine's own, as without the flag."""
     pod = controller.active.get("kube-apiserver")
-    given = pod.flags.get("advertise-address", ("",))[-1] if pod else ""
+    given = given_address(pod.flags, "advertise-address") if pod else ""
     return "" if any(_same(given, each) for each in _ALL) else given
 
 

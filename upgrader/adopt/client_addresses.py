@@ -25,7 +25,14 @@ from upgrader.errors import Blocked
 from upgrader.model.cluster import Host
 from upgrader.ports import Hosts, Kube
 
-__all__ = ["ApiPod", "client_addresses", "local_addresses", "names_in_certificate", "without_ipv6_loopback"]
+__all__ = [
+    "ApiPod",
+    "client_addresses",
+    "given_address",
+    "local_addresses",
+    "names_in_certificate",
+    "without_ipv6_loopback",
+]
 
 _KUBECONFIGS = ("admin", "kubelet", "controller-manager", "scheduler")
 _OWN = "::1"
@@ -34,6 +41,11 @@ _BOTH = "localhost"
 """A name whose clients try 127.0.0.1, too, unless the file of the host has only the other address."""
 _IPVS = "kube-ipvs0"
 """The interface on which kube-proxy's mode `ipvs` keeps the addresses of Services."""
+
+
+def given_address(flags: Mapping[str, tuple[str, ...]], name: str) -> str:
+    """What a flag of kube-apiserver says, "" for nothing: an empty one leaves what another before it has said."""
+    return next(filter(None, map(str.strip, reversed(flags.get(name, ())))), "")
 
 
 @dataclass(frozen=True)
@@ -57,8 +69,12 @@ class ApiPod:
     @property
     def everywhere(self) -> bool:
         """Whether it listens on all addresses."""
-        bound = self.flags.get("bind-address", ("0.0.0.0",))[-1]
-        return ipaddress.ip_address(bound).is_unspecified
+        return self.bound.is_unspecified
+
+    @property
+    def bound(self) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+        """The address at which it listens."""
+        return ipaddress.ip_address(given_address(self.flags, "bind-address") or "0.0.0.0")
 
 
 def client_addresses(kube: Kube, hosts: Hosts, pods: Sequence[ApiPod], servers: Iterable[str]) -> tuple[str, ...]:
@@ -102,7 +118,7 @@ def _served_by(pod: ApiPod, address: str, own: set[str], listeners: Listeners) -
     socket, it is an earlier adoption's.
     """
     if not pod.everywhere:
-        return address == str(ipaddress.ip_address(pod.flags["bind-address"][-1]))
+        return address == str(pod.bound)
     adopted = any(listeners.at(each, pod.port) for each in own)
     return adopted or not listeners.at(address, pod.port)
 

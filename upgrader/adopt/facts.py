@@ -10,7 +10,7 @@ import yaml
 
 from upgrader.adopt.addon_rights import COREDNS_ROLE
 from upgrader.adopt.client_addresses import ApiPod, client_addresses, without_ipv6_loopback
-from upgrader.adopt.volume_fields import lacking
+from upgrader.adopt.manifest_fields import lacking
 from upgrader.contract.flags import command_line, values
 from upgrader.errors import Blocked, UsageError
 from upgrader.model.cluster import Cluster, Host

@@ -7,11 +7,13 @@ network).
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from upgrader.adopt.client_addresses import given_address
 from upgrader.adopt.facts import MANIFESTS, ControllerFacts, StaticPod
-from upgrader.adopt.volume_fields import unknown
+from upgrader.adopt.manifest_fields import unknown
 from upgrader.adopt.volumes import innermost_mount
 from upgrader.contract.flags import is_true
 from upgrader.contract.variables import seen_words
@@ -102,6 +104,8 @@ def check_static_pods(controllers: Iterable[ControllerFacts]) -> None:
                     "pod has no equivalent",
                     remedy=_REMEDIES.get(part, _OTHERWISE),
                 )
+            if component == "kube-apiserver":
+                _check_listener(controller.host.name, static)
 
 
 def _check_name(host: str, static: StaticPod) -> None:
@@ -139,6 +143,30 @@ def _check_fields(host: str, static: StaticPod) -> None:
             "ignores it, but the API would refuse it in the chart's pod; nothing was changed",
             remedy="Correct its name, or remove it, on every controller; the kubelet then restarts the pod.",
         )
+
+
+def _check_listener(host: str, static: StaticPod) -> None:
+    """Once no variable is left in them: kube-apiserver ends at a port or an address that is none."""
+    port = static.flags.get("secure-port", ("6443",))[-1]
+    wrong = [] if port.isdecimal() else [("secure-port", port, "port")]
+    for name in ("bind-address", "advertise-address"):
+        given = given_address(static.flags, name)
+        if given and not _is_address(given):
+            wrong.append((name, given, "IP address"))
+    for name, given, what in wrong:
+        raise Blocked(
+            f"{static.component}'s static pod on {host} has --{name}={given}, which is no {what}: kube-apiserver can't "
+            "start with it; nothing was changed",
+            remedy="Correct it in the static pod; the kubelet then restarts it.",
+        )
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _check_paths(host: str, static: StaticPod) -> None:
@@ -184,6 +212,8 @@ def _unknown(static: StaticPod) -> Iterator[tuple[str, str]]:
     for key in sorted(container.keys() - CONTAINER_FIELDS):
         if container[key]:
             yield key, f"`{key}`"
+    if (container.get("resources") or {}).get("claims"):
+        yield "resources", "`resources.claims`"
     for where in (spec, container):
         for key in _unsafe(where.get("securityContext") or {}):
             yield "user" if key in _USERS else "", f"`securityContext.{key}`"

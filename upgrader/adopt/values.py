@@ -109,8 +109,8 @@ def _kubernetes(facts: KubeadmFacts, version: str, controllers: int) -> Values:
         "kubernetesVersion": version,
         "network": {
             "podSubnet": _flag(manager, "cluster-cidr", ""),
-            "serviceSubnet": _flag(manager, _SERVICES, _services(facts.component("kube-apiserver"))),
-            "clusterName": _flag(manager, "cluster-name", "kubernetes"),
+            "serviceSubnet": _flag(manager, _SERVICES, "") or _services(facts.component("kube-apiserver")),
+            "clusterName": _flag(manager, "cluster-name", "") or "kubernetes",
         },
         "pki": {"hostPath": facts.certificates},
         **_ca_folders(manager),
@@ -205,7 +205,7 @@ def _ca_folders(pod: StaticPod) -> Values:
 
 def _extras(pod: StaticPod) -> Values:
     """Environment and resources that kubeadm doesn't set by itself."""
-    resources = pod.container.get("resources") or {}
+    resources = {key: value for key, value in (pod.container.get("resources") or {}).items() if value}
     found = {
         "extraEnv": variables_of(pod.container),
         "resources": {} if resources == _KUBEADMS_RESOURCES.get(pod.component) else _with_requests(resources),
@@ -220,8 +220,8 @@ def _with_requests(resources: Mapping[str, Any]) -> Values:
 
 
 def _services(api: StaticPod) -> str:
-    """The range of Services; without the flag, kube-apiserver's own."""
-    return _flag(api, _SERVICES, "10.0.0.0/24")
+    """The range of Services; without the flag, or with an empty one, kube-apiserver's own."""
+    return _flag(api, _SERVICES, "") or "10.0.0.0/24"
 
 
 def _flag(pod: StaticPod, name: str, default: str) -> str:

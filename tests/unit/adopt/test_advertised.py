@@ -46,6 +46,13 @@ def test_no_address_of_its_own_is_the_nodes() -> None:
         check_advertised(facts({"kube-apiserver": pod}).controllers, ("10.9.9.9",))
 
 
+def test_an_empty_address_leaves_the_one_before_it() -> None:
+    """So Kubernetes reads such flags."""
+    pod = static_pod("kube-apiserver", "--advertise-address=10.0.0.7", "--advertise-address=")
+    with pytest.raises(Blocked, match=r"advertises 10\.0\.0\.7"):
+        check_advertised(facts({"kube-apiserver": pod}).controllers, ("10.0.0.1",))
+
+
 def test_an_address_may_be_written_in_two_ways() -> None:
     """IPv6 has several texts for one address; and a pod without the flag takes its node's."""
     pod = static_pod("kube-apiserver", "--advertise-address=2001:DB8:0:0::1")

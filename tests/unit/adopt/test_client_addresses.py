@@ -348,3 +348,10 @@ def test_a_balancer_on_localhost_stays_what_is_asked_there(controllers: Controll
     controllers.listening[ONE.name].append(("127.0.0.1", 6443))
     controllers.listening[TWO.name].append(("127.0.0.1", 6443))
     assert controllers.found() == ()
+
+
+@pytest.mark.parametrize("bound", [("",), ("::", ""), (" 0.0.0.0 ",)])
+def test_an_empty_bind_address_is_none(bound: tuple[str, ...]) -> None:
+    """Kubernetes leaves what was there before it: by default, all addresses."""
+    assert ApiPod(ONE, {"bind-address": bound}).everywhere
+    assert not ApiPod(ONE, {"bind-address": ("10.0.0.1", "")}).everywhere

@@ -162,6 +162,19 @@ def test_what_a_flag_is_by_itself_stays(
     assert (values[section] if section else values)["extraArgs"][flag] == "chosen", "the operator's own wins"
 
 
+def test_what_is_given_as_empty_is_by_itself(helm: HelmAdapter) -> None:
+    """An empty range of Services is Kubernetes' own, and the flags stay empty."""
+    resources: dict[str, Any] = {"claims": [], "limits": {"cpu": "2"}, "requests": None}
+    api = kubeadm_pod("kube-apiserver", {"service-cluster-ip-range": ""}, container={"resources": resources})
+    manager = kubeadm_pod("kube-controller-manager", {"service-cluster-ip-range": "", "cluster-name": ""})
+    derived = _derived(helm, kubeadm_facts(api, manager))
+    assert derived.values["kube-apiserver"]["network"]["serviceSubnet"] == "10.0.0.0/24"
+    assert derived.values["kube-apiserver"]["extraArgs"]["service-cluster-ip-range"] == ""
+    assert derived.values["kube-apiserver"]["resources"] == {"limits": {"cpu": "2"}, "requests": {"cpu": "2"}}
+    args = derived.values["kubernetes"]["controllerManager"]["extraArgs"]
+    assert args["service-cluster-ip-range"] == args["cluster-name"] == ""
+
+
 def test_a_file_says_how_requests_are_authorized(helm: HelmAdapter) -> None:
     """`--authorization-config` takes the place of the flag: kube-apiserver refuses both."""
     flags = {name: value for name, value in FLAGS["kube-apiserver"].items() if name != "authorization-mode"}

@@ -136,6 +136,31 @@ def test_a_path_without_its_beginning(component: str) -> None:
     check_static_pods(kubeadm_facts(harmless).controllers)
 
 
+@pytest.mark.parametrize("component", FLAGS)
+def test_a_resource_by_a_wrong_name(component: str) -> None:
+    """The chart's schema would refuse it, and name only the chart; what is right is no slip of the pen."""
+    pod = kubeadm_pod(component, container={"resources": {"limit": {"memory": "1Gi"}}})
+    with pytest.raises(Blocked, match=r"on controller-1 has `resources\.limit`, which is no field of Kubernetes"):
+        check_static_pods(kubeadm_facts(pod).controllers)
+    claims = {"claims": [{"name": "gpu"}], "limits": {"cpu": "1"}}
+    with pytest.raises(Blocked, match=r"has `resources\.claims`, which would be lost"):
+        check_static_pods(kubeadm_facts(kubeadm_pod(component, container={"resources": claims})).controllers)
+    fine = {"limits": {"cpu": 1}, "requests": None}
+    check_static_pods(kubeadm_facts(kubeadm_pod(component, container={"resources": fine})).controllers)
+
+
+@pytest.mark.parametrize(
+    ("flag", "value"),
+    [("secure-port", ""), ("secure-port", "https"), ("bind-address", "localhost"), ("advertise-address", "node-1")],
+)
+def test_an_address_that_is_none(flag: str, value: str) -> None:
+    """kube-apiserver ends at it, so the file was changed since, or never worked: it is named, and no traceback."""
+    pod = kubeadm_pod("kube-apiserver", {flag: value})
+    with pytest.raises(Blocked, match=f"static pod on controller-1 has --{flag}={value}, which is no ") as caught:
+        check_static_pods(kubeadm_facts(pod).controllers)
+    assert "Correct it" in caught.value.remedy
+
+
 def test_every_field_of_a_mount_is_known() -> None:
     """What Kubernetes has there is no slip of the pen."""
     mount = {"mountPropagation": "None", "recursiveReadOnly": "Disabled", "subPath": "x"}

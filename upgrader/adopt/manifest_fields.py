@@ -1,4 +1,4 @@
-"""The fields of a static pod's volumes and mounts: those that Kubernetes requires, and those that it knows. Pure.
+"""Fields of a static pod that would be copied: those that Kubernetes requires, and those that it knows. Pure.
 
 The kubelet runs no pod that lacks one of the former. What it doesn't know, it ignores, such as a `readonly` that should
 be `readOnly`; the API refuses such a field in the chart's pod.
@@ -52,6 +52,7 @@ _SOURCES: Mapping[str, frozenset[str]] = {
     "hostPath": frozenset({"path", "type"}),
 }
 """The fields of the sources that the kubelet has for static pods without the API."""
+_RESOURCES = frozenset({"claims", "limits", "requests"})
 
 
 def lacking(spec: Mapping[str, Any]) -> str:
@@ -77,7 +78,7 @@ def lacking(spec: Mapping[str, Any]) -> str:
 
 
 def unknown(spec: Mapping[str, Any], container: Mapping[str, Any]) -> Iterator[str]:
-    """Each field that Kubernetes doesn't know, with the volume or the mount that has it."""
+    """Each field that Kubernetes doesn't know, of the volumes, the mounts and the resources."""
     for volume in spec.get("volumes") or ():
         for key in sorted(volume.keys() - _VOLUME):
             yield f"`{key}` in the volume {volume['name']}"
@@ -87,3 +88,5 @@ def unknown(spec: Mapping[str, Any], container: Mapping[str, Any]) -> Iterator[s
     for mount in container.get("volumeMounts") or ():
         for key in sorted(mount.keys() - _MOUNT):
             yield f"`{key}` in the mount of {mount['name']} at {mount['mountPath']}"
+    for key in sorted((container.get("resources") or {}).keys() - _RESOURCES):
+        yield f"`resources.{key}`"
