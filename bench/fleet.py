@@ -18,8 +18,9 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from multiprocessing.connection import Connection
@@ -94,9 +95,10 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="f-") as folder:
         fleet = Path(folder) / "fleet"
         names = _write_fleet(fleet, options.clusters, options.concurrency)
-        figures = _measured(Path(folder), fleet, names, options.run_seconds, options.minutes * 60)
-    options.out.write_text(json.dumps(figures, indent=1) + "\n")
-    print(table(figures), end="")
+        with _measured(Path(folder), fleet, names, options.run_seconds, options.minutes * 60) as figures:
+            # Before the servers end, which may fail.
+            options.out.write_text(json.dumps(figures, indent=1) + "\n")
+            print(table(figures), end="", flush=True)
     kept = all(figures[goal.figure] <= goal.most for goal in GOALS)
     return 0 if kept and figures["succeeded"] == options.clusters else 1
 
@@ -135,7 +137,11 @@ def table(figures: Mapping[str, Any]) -> str:
     return "\n".join(rows) + "\n"
 
 
-def _measured(folder: Path, fleet: Path, names: list[str], run_seconds: float, most_seconds: float) -> dict[str, Any]:
+@contextmanager
+def _measured(
+    folder: Path, fleet: Path, names: list[str], run_seconds: float, most_seconds: float
+) -> Iterator[dict[str, Any]]:
+    """The results; the servers end with the block."""
     policy = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [{"level": "Metadata"}]}
     policy["omitStages"] = ["RequestReceived", "ResponseStarted"]
     (folder / "p").write_text(json.dumps(policy))
@@ -158,7 +164,7 @@ def _measured(folder: Path, fleet: Path, names: list[str], run_seconds: float, m
         time.sleep(2)  # by then, the last requests are in the log
         requests = read_requests((folder / "a").read_text().splitlines())
         player.over = True
-        return figures_of(len(names), requests, looks, player.largest, seconds)
+        yield figures_of(len(names), requests, looks, player.largest, seconds)
 
 
 def _write_fleet(fleet: Path, clusters: int, concurrency: str) -> list[str]:

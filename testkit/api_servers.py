@@ -22,6 +22,9 @@ from upgrader.lab.progress_port import Silent
 __all__ = ["ApiServers", "api_servers"]
 
 _TOKEN = "test-admin"
+_END_SECONDS = 100.0
+"""kube-apiserver ends once the requests that it has begun have, each of which may take its `--request-timeout`: 60 s.
+"""
 
 
 @contextmanager
@@ -120,4 +123,9 @@ def _process(command: list[str], log: int) -> Iterator[subprocess.Popen[bytes]]:
         yield process
     finally:
         process.terminate()
-        process.wait(timeout=stretched(60))
+        try:
+            process.wait(timeout=stretched(_END_SECONDS))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise

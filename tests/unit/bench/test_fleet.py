@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
 
+import pytest
+
+from bench import fleet
 from bench.fleet import GOALS, figures_of, table
 from bench.large.audit import Request
 
@@ -30,3 +40,19 @@ def test_each_goal_is_beside_its_figure() -> None:
     rows = table(figures).splitlines()
     assert rows[0] == "| 1,000 clusters | measured | goal |" and len(rows) == 2 + len(GOALS)
     assert f"| {GOALS[1].what} | 1.5 MiB | 200 MiB |" in rows
+
+
+def test_figures_are_recorded_before_the_servers_end(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """An API server that doesn't end loses nothing of an hour's measuring."""
+    figures: dict[str, Any] = {"clusters": 2, "succeeded": 2, **{goal.figure: 1.0 for goal in GOALS}}
+
+    @contextmanager
+    def measured(*_: object) -> Iterator[dict[str, Any]]:
+        yield figures
+        raise subprocess.TimeoutExpired("kube-apiserver", 100)
+
+    monkeypatch.setattr(fleet, "_measured", measured)
+    monkeypatch.setattr(sys, "argv", ["fleet", "--clusters=2", f"--out={tmp_path / 'fleet.json'}"])
+    with pytest.raises(subprocess.TimeoutExpired):
+        fleet.main()
+    assert json.loads((tmp_path / "fleet.json").read_text()) == figures
