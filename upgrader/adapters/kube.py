@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from upgrader.adapters.clock import SystemClock
 from upgrader.adapters.lean_items import lean_items
-from upgrader.adapters.paging import MOST_OBJECTS, Paging
+from upgrader.adapters.paging import Paging
 from upgrader.errors import ApiError
 from upgrader.ports import AT_ONCE, Clock, Kind, KubeObject
 
@@ -72,7 +72,7 @@ class KubeAdapter:
         path, what = _path(kind, namespace), _what("list", kind, namespace)
         query = {"labelSelector": labels, "fieldSelector": fields}
         try:
-            return tuple(item for items in self._pages(kind, path, what, query, AT_ONCE) for item in items)
+            return tuple(item for items in self._pages(kind, path, what, query, self._paging(what)) for item in items)
         except ApiError as error:
             if error.status != 410:
                 raise
@@ -84,10 +84,10 @@ class KubeAdapter:
     ) -> Iterator[KubeObject]:
         path, what = _path(kind, namespace), _what("list", kind, namespace)
         accept = _METADATA_ONLY if metadata_only else ""
-        seen, before = set[str](), -1
+        seen, paging = set[str](), self._paging(what, at_once)
         while True:
             try:
-                for items in self._pages(kind, path, what, {"labelSelector": labels}, at_once, accept):
+                for items in self._pages(kind, path, what, {"labelSelector": labels}, paging, accept):
                     while items:
                         item = items.popleft()  # what was handed out is not kept while the next page is read
                         key = f"{item['metadata'].get('namespace', '')}/{_name(item)}"
@@ -96,24 +96,29 @@ class KubeAdapter:
                             yield item
                 return
             except ApiError as error:
-                # The moment of the first page is forgotten: once more from the start, of another moment. Whoever takes
-                # minutes for what is handed out needs many, and has an end as long as each brings something new.
-                if error.status != 410 or len(seen) == before or len(seen) > MOST_OBJECTS:
+                # The moment of the first page is forgotten: once more from the start, of another moment.
+                if error.status != 410 or not paging.begins_again(len(seen)):
                     raise
-                before = len(seen)
 
     def _pages(
-        self, kind: Kind, path: str, what: str, query: dict[str, str], size: int, accept: str = ""
+        self, kind: Kind, path: str, what: str, query: dict[str, str], paging: Paging, accept: str = ""
     ) -> Iterator[deque[KubeObject]]:
         """The items of a list, page by page; the caller may empty a page."""
-        for page in self._whole_pages(kind, path, what, {**query, "limit": str(size)}, accept):
+        for page in self._whole_pages(kind, path, what, query, paging, accept):
             yield deque(page.pop("items", None) or ())
 
     def _whole_pages(
-        self, kind: Kind, path: str, what: str, query: dict[str, str], accept: str = "", keep: _Keep | None = None
+        self,
+        kind: Kind,
+        path: str,
+        what: str,
+        query: dict[str, str],
+        paging: Paging,
+        accept: str = "",
+        keep: _Keep | None = None,
     ) -> Iterator[dict[str, Any]]:
         """The pages of a list, with the list's metadata."""
-        token, paging = "", Paging(lambda: self._client.server, what, int(query["limit"]))
+        token, query = "", {**query, "limit": str(paging.size)}
         while True:
             page = self._page(kind, path, what, {**query, "continue": token}, accept, keep)
             token = paging.after(page)
@@ -121,11 +126,14 @@ class KubeAdapter:
             if not token:
                 return
 
+    def _paging(self, what: str, size: int = AT_ONCE) -> Paging:
+        return Paging(lambda: self._client.server, what, size)
+
     def count(self, kind: Kind, namespace: str = "", *, labels: str = "") -> int:
         what = _what("count", kind, namespace)
         # With a selector, the server never says how many are left: one object alone would tell nothing.
         counted, query = 0, {"limit": str(AT_ONCE) if labels else "1", "labelSelector": labels}
-        paging = Paging(lambda: self._client.server, what, AT_ONCE)
+        paging = self._paging(what)
         while True:
             page = self._page(kind, _path(kind, namespace), what, query, _METADATA_ONLY)
             meta = page.get("metadata") or {}
@@ -224,9 +232,9 @@ class KubeAdapter:
         self, kind: Kind, namespace: str = "", *, labels: str = "", keep: Callable[[dict[str, Any]], KubeObject]
     ) -> tuple[tuple[KubeObject, ...], str]:
         path, what = _path(kind, namespace), _what("list", kind, namespace)
-        query = {"labelSelector": labels, "limit": str(AT_ONCE)}
-        items, version = list[KubeObject](), ""
-        for page in self._whole_pages(kind, path, what, query, keep=lambda item: dict(keep(item))):
+        query, items, version = {"labelSelector": labels}, list[KubeObject](), ""
+        pages = self._whole_pages(kind, path, what, query, self._paging(what), keep=lambda item: dict(keep(item)))
+        for page in pages:
             items += page.get("items") or ()
             version = str(page["metadata"]["resourceVersion"])  # the same one in all pages
         return tuple(items), version

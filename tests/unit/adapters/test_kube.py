@@ -14,6 +14,7 @@ import pytest
 from testkit.fakes.clock import FakeClock
 from testkit.memory import TracedMemory
 from tests.unit.adapters.conftest import ScriptedServer, write_kubeconfig
+from upgrader.adapters import paging
 from upgrader.adapters.kube import KubeAdapter
 from upgrader.errors import ApiError, ApiUnavailable, ConfigError
 from upgrader.ports import Kind
@@ -242,6 +243,21 @@ def test_each_of_more_than_is_handed_out_before_its_pages_are_forgotten(
         page("d"),
     )
     assert [item["metadata"]["name"] for item in kube.each(PODS)] == ["a", "b", "c", "d"]
+
+
+def test_each_that_is_forgotten_again_and_again_has_an_end(
+    kube: KubeAdapter, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The limit of a list counts for all its passes together, and is one: where each brings something new, they end
+    with the error of a list without an end.
+    """
+    monkeypatch.setattr(paging, "MOST_OBJECTS", 3)
+    server.answers(*(answer for name in "abcd" for answer in (page(name, more="next"), 410)), page("e"))
+    items = kube.each(PODS, at_once=1)
+    assert [next(items)["metadata"]["name"] for _ in range(3)] == ["a", "b", "c"]
+    with pytest.raises(ApiError, match=f"at {server.url} has no end.*after 3 objects .list pods") as caught:
+        next(items)
+    assert "Check that the kubeconfig" in caught.value.remedy
 
 
 def test_dry_run_is_asked_for(kube: KubeAdapter, server: ScriptedServer) -> None:
