@@ -63,12 +63,20 @@ def retry(
         clock.sleep(wait)
 
 
-def wait_for_hosts(clock: Clock, work: Callable[[], T], first: Callable[[HostSilent], None]) -> T:
+def wait_for_hosts(
+    clock: Clock,
+    work: Callable[[], T],
+    note: Callable[[str], None],
+    why: str,
+    *,
+    also: tuple[type[Exception], ...] = (),
+) -> T:
     """Call `work` until each host answers that it asks, and return what it does: one that is silent may be rebooting.
     Then it may also refuse a login for some seconds, as long as it boots.
 
-    `first` is called once, with the first error. Raises the last one once HOST_RETURNS_SECONDS have passed, and any
-    other error immediately.
+    `note` is told once what is waited for, how long at most, and `why`, in words that come after "waiting for it". An
+    error that is `also` one of these is waited out as well, once a host was silent. Raises the last one once
+    HOST_RETURNS_SECONDS have passed, and any other error immediately.
     """
     waits = False
 
@@ -76,8 +84,8 @@ def wait_for_hosts(clock: Clock, work: Callable[[], T], first: Callable[[HostSil
         nonlocal waits
         if isinstance(error, HostSilent) and not waits:
             waits = True
-            first(error)
-        return HOST_POLL_SECONDS if waits and isinstance(error, HostUnreachable) else None
+            note(f"{error.message}: waiting up to {HOST_RETURNS_SECONDS:.0f} s for it to answer, {why}")
+        return HOST_POLL_SECONDS if waits and isinstance(error, (HostUnreachable, *also)) else None
 
     return retry(clock, work, pause=pause, seconds=HOST_RETURNS_SECONDS)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from upgrader.engine.execution.api_lifeline import ApiLifeline
 from upgrader.engine.execution.approval import await_approval
@@ -55,8 +56,11 @@ from upgrader.model.outcome import RunOutcome
 from upgrader.model.release import RECOVERED_RELEASE, RestorePoint
 from upgrader.pipeline import Beside, GateRun, Pipeline, PipelineStep, Step
 from upgrader.ports import Clock, Kube, Recovery, Reporter
+from upgrader.wait_and_retry import wait_for_hosts
 
 __all__ = ["REPLACEMENTS", "RunResult", "Runner"]
+
+T = TypeVar("T")
 
 UNDO_ATTEMPTS = 4
 """How often an undo is attempted when it loses the API, or when the API refuses it."""
@@ -273,7 +277,7 @@ class Runner:
                 self._end_if_asked()
         if item.may_begin is not None:
             item.may_begin()
-        point = item.step.capture()
+        point = self._read(item, item.step.capture, lambda: self._stop.check(safe=True))
         self._emit(StepStarted(item.step.name, item.step.summary(), point, item.prepares))
         self._apply(item, began)
 
@@ -282,10 +286,22 @@ class Runner:
         self._lifeline.secure(overdue=False)
         point = self._restore_point(item)
         item.inspector.await_idle(point, self._note)
-        inspection = item.inspector.inspect(point)
+        inspection = self._read(item, lambda: item.inspector.inspect(point), self._end_if_lost)
         self._emit(StepInspected(item.step.name, inspection.applied, inspection.found, inspection.revision))
         if not inspection.applied:
             self._apply(item, began)
+
+    def _read(self, item: PipelineStep, read: Callable[[], T], may_wait: Callable[[], None]) -> T:
+        """What a step reads of its machines. One where nothing answers may be rebooting: that is no reason to undo what
+        was done before. `may_wait` raises Interrupted when that wait has to end.
+        """
+
+        def attempt() -> T:
+            may_wait()
+            return read()
+
+        why = f"as step {item.step.name} begins with the state that it finds there"
+        return wait_for_hosts(self._clock, attempt, self._note, why)
 
     def _apply(self, item: PipelineStep, began: float) -> None:
         step = item.watched(self._end_if_lost) if item.watched else item.step

@@ -15,11 +15,11 @@ from dataclasses import asdict, dataclass
 from typing import TypeVar
 
 from upgrader.engine.locks.cluster_lock import ClusterLock
-from upgrader.errors import HostError, HostSilent, HostUnreachable, Interrupted, PlaybookError
+from upgrader.errors import HostError, Interrupted, PlaybookError
 from upgrader.model.cluster import Host
 from upgrader.model.event import LockTakenOver
 from upgrader.ports import Clock, Hosts
-from upgrader.wait_and_retry import HOST_POLL_SECONDS, HOST_RETURNS_SECONDS, retry
+from upgrader.wait_and_retry import wait_for_hosts
 
 __all__ = ["NOTICE_SECONDS", "UNCONFIRMED_SECONDS", "Fence", "Token"]
 
@@ -77,21 +77,8 @@ class Fence:
         Raises HostError when a controller can't be read or written: its token is unknown then. One where nothing
         answers may be rebooting, and is waited for; so is the API then, which may be its own.
         """
-        waits_for = ""
-
-        def pause(error: Exception) -> float | None:
-            nonlocal waits_for
-            if isinstance(error, HostSilent) and not waits_for:
-                waits_for = error.message
-                self._note(
-                    f"playbook {playbook}: waiting up to {HOST_RETURNS_SECONDS:.0f} s for every controller to answer, "
-                    f"before the playbook starts: {waits_for}"
-                )
-            # While it boots, its SSH server may already refuse logins.
-            awaited = bool(waits_for) and isinstance(error, HostUnreachable | PlaybookError)
-            return HOST_POLL_SECONDS if awaited else None
-
-        retry(self._clock, lambda: self._enter(playbook), pause=pause, seconds=HOST_RETURNS_SECONDS)
+        why = f"before playbook {playbook} starts"
+        wait_for_hosts(self._clock, lambda: self._enter(playbook), self._note, why, also=(PlaybookError,))
 
     def _enter(self, playbook: str) -> None:
         lock = self._held()

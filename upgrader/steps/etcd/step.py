@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
-from upgrader.errors import Blocked, HostError, HostUnreachable, RollbackFailed, StepFailed
+from upgrader.errors import Blocked, HostError, RollbackFailed, StepFailed
 from upgrader.model.cluster import Host
 from upgrader.model.release import EtcdBefore, RestorePoint
 from upgrader.onhost.sending.host_facts import EtcdServer
@@ -14,7 +14,7 @@ from upgrader.ports import Clock
 from upgrader.steps.etcd.on_hosts import Changed, EtcdOnHosts, MemberNow
 from upgrader.steps.etcd.plan import PlannedEtcd
 from upgrader.steps.etcd.rules import cannot_go_back, next_member, not_settled, revision_of, successor
-from upgrader.wait_and_retry import retry, wait_until
+from upgrader.wait_and_retry import wait_for_hosts, wait_until
 
 __all__ = ["EtcdInspector", "EtcdStep"]
 
@@ -74,7 +74,7 @@ class EtcdStep:
     def _change_all(self, note: Note) -> None:
         settings = self.planned.settings
         before = {change.node: change.before for change in self.planned.members}
-        members = self.look()
+        members = self._awaited(note)
         while True:
             left = {each.name for each in members if each.name in before and each.image != settings.image}
             try:
@@ -94,19 +94,19 @@ class EtcdStep:
                 raise _failed(name, old, changed)
             note(f"{name}: etcd {settings.version} is healthy")
             self._show(name, settings.image, note)
-            members = self.look()
+            members = self._awaited(note)
 
     def undo(self, point: RestorePoint, note: Note) -> None:
         """Where all members have agreed on a new minor, the older one can't read the data: they stay as they are."""
         names = {before.node for before in point.etcd}
         self._put_all_back(point, names, note)
         # Only now, as it waits for the API, which may need all of them; also what an interrupted undo has not shown.
-        for each in self.look():
+        for each in self._awaited(note):
             if each.name in names and not self._show(each.name, each.image, note):
                 return  # the others would wait for the same API
 
     def _put_all_back(self, point: RestorePoint, names: Collection[str], note: Note) -> None:
-        members = self.look()
+        members = self._awaited(note)
         while not self._stays(members, point, note):
             left = {each.name for each in members if each.name in names and each.image == point.image}
             chosen = next_member(members, left)
@@ -129,7 +129,7 @@ class EtcdStep:
                     remedy=_REMEDY,
                 )
             note(f"{chosen.name}: etcd runs {changed.image} again")
-            members = self.look()
+            members = self._awaited(note)
 
     def _stays(self, members: Sequence[MemberNow], point: RestorePoint, note: Note) -> bool:
         agreed = cannot_go_back(members, (before.version for before in point.etcd))
@@ -142,13 +142,12 @@ class EtcdStep:
         return bool(agreed)
 
     def look(self) -> tuple[MemberNow, ...]:
-        """All members. A controller that can't be reached, after a power cut say, is waited for. Raises HostError."""
-        return retry(
-            self.clock,
-            lambda: _members(self.etcd, self.hosts),
-            pause=lambda error: _POLL_SECONDS if isinstance(error, HostUnreachable) else None,
-            seconds=self.planned.settings.ready_seconds,
-        )
+        """All members. Raises HostError."""
+        return _members(self.etcd, self.hosts)
+
+    def _awaited(self, note: Note) -> tuple[MemberNow, ...]:
+        """The same; a controller where nothing answers, after a power cut say, is waited for."""
+        return wait_for_hosts(self.clock, self.look, note, "as etcd's members are changed one after the other")
 
     def _settled(self) -> tuple[MemberNow, ...]:
         """The members, once etcd is whole and each has caught up with the others. Raises StepFailed with what isn't."""

@@ -13,12 +13,11 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from upgrader.errors import HostSilent
 from upgrader.model.cluster import Host
 from upgrader.model.release import RestorePoint
 from upgrader.pipeline import Inspection
 from upgrader.ports import Clock, Hosts
-from upgrader.wait_and_retry import HOST_RETURNS_SECONDS, wait_for_hosts
+from upgrader.wait_and_retry import wait_for_hosts
 
 __all__ = ["MARKERS", "Marker", "PlaybookInspector", "PlaybookMarkers", "read_marker"]
 
@@ -43,8 +42,8 @@ class Marker:
 class PlaybookMarkers:
     """The markers of one playbook. Every method raises HostError when a controller can't be read or written.
 
-    Those that a step needs on its way forward wait for a silent controller, as it may be rebooting: otherwise, the
-    run would be rolled back.
+    Those that record something on the way forward wait for a silent controller, as it may be rebooting: otherwise, the
+    run would be rolled back. Those that only read leave that to the runner.
     """
 
     hosts: Hosts
@@ -54,7 +53,7 @@ class PlaybookMarkers:
 
     def begun(self) -> int:
         """How often it was started: the highest number on any controller."""
-        return _begun(self._awaited(self._read, lambda _: None))
+        return _begun(self._read())
 
     def begin(self, note: Callable[[str], None]) -> tuple[Marker, ...]:
         """Record on every controller that it starts, before it does. Returns what `withdraw` and `complete` take."""
@@ -86,19 +85,14 @@ class PlaybookMarkers:
 
     def completed_since(self, before: int) -> bool:
         """Whether every controller records that this same playbook was started after `before` times, and completed."""
-        digest, found = self._digest(), self._awaited(self._read, lambda _: None)
+        digest, found = self._digest(), self._read()
         return bool(found) and all(
             marker.completed == marker.begun > before and marker.digest == digest for marker in found
         )
 
     def _awaited(self, work: Callable[[], T], note: Callable[[str], None]) -> T:
-        def first(error: HostSilent) -> None:
-            note(
-                f"playbook {self.playbook.name}: waiting up to {HOST_RETURNS_SECONDS:.0f} s, as each controller has to "
-                f"record whether it began and completed: {error.message}"
-            )
-
-        return wait_for_hosts(self.clock, work, first)
+        why = f"as each controller has to record whether playbook {self.playbook.name} began and completed"
+        return wait_for_hosts(self.clock, work, note, why)
 
     def _read(self) -> list[Marker]:
         return [read_marker(self.hosts, host, self._path) for host in self.controllers]
