@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -157,6 +158,8 @@ class SlowHelm(FakeHelm):
     def __init__(self, world: World) -> None:
         super().__init__()
         self.world = world
+        self.whole = 0
+        """How many of its rollbacks had their whole time."""
 
     def history(self, release: str, namespace: str) -> tuple[Revision, ...]:
         if self.world.slow and not self.world.helm_reads:
@@ -201,6 +204,7 @@ class SlowHelm(FakeHelm):
                 raise HelmError("context deadline exceeded")
             world.clock.sleep(1.0)
             watch()
+        self.whole += 1
         raise HelmUnfinished(f"Helm did not complete release '{release}' within {timeout_seconds + 30:.0f} s")
 
 
@@ -429,6 +433,26 @@ def test_replacement_that_fails_leaves_helm_its_time() -> None:
     assert len(world.replaced) == 1
     assert "within 330 s" in result.reason
     assert world.undone_within < STALLED_SECONDS + 2 * (HELM_SECONDS + GRACE_SECONDS) + 120
+
+
+@pytest.mark.parametrize("failing", [1, 2])
+def test_no_replacement_follows_one_that_fails(failing: int) -> None:
+    """Whether that is the first, before Helm is run, or the next: the controllers are left alone, and Helm gets its
+    whole time, as often as it has attempts left.
+    """
+    world = World(answers_after=1.5, replacing_helps=False)
+    replace_newer = world.recovery.replace_newer
+
+    def fails(*arguments: Any) -> bool:
+        if len(world.replaced) == failing:
+            world.recovery.error = RollbackFailed("controller-1 can't be examined", remedy="ssh controller-1")
+        return replace_newer(*arguments)
+
+    world.recovery.replace_newer = fails  # type: ignore[assignment, method-assign]
+    result = world.run()
+    assert (result.outcome, len(world.replaced)) == ("failed", failing)
+    assert "within 330 s" in result.reason
+    assert world.helm.whole == 2
 
 
 def test_pods_that_stay_slow_are_replaced_twice_at_most() -> None:

@@ -67,7 +67,8 @@ class RollbackProgress:
         self._waits = _Waits(0.0, 0.0, 0.0)
         self._seen = False
         """Whether kube-controller-manager has observed a change of the Deployment: its pods are being replaced."""
-        self._replaced = False
+        self.replacements = 0
+        """How often the slow pods were replaced for it."""
 
     def stalled(self, error: UpgraderError) -> bool:
         """Whether an undo ended so because nothing acted on it, and not as Helm failed at once."""
@@ -100,7 +101,7 @@ class RollbackProgress:
         """The slow pods are gone. kube-controller-manager may be in its back-off for up to five minutes more: from now
         on, only an API server counts that is slow again.
         """
-        self._replaced = True
+        self.replacements += 1
 
     def begin(self) -> None:
         """To be called before Helm is run, each time."""
@@ -127,11 +128,11 @@ class RollbackProgress:
         if observed:
             self._seen = self._before is None or now[1] > self._before[0]
         quick = at - asked < SLOW_SECONDS
-        if quick and (observed or self._replaced):
+        if quick and (observed or self.replacements):
             self._waits = replace(self._waits, unobserved_since=at)  # Helm may have yet to write it
         elif not self._seen and at - self._waits.unobserved_since >= STALLED_SECONDS:
             slow = f"each request takes {SLOW_SECONDS:.0f} s or more"
-            why = slow if observed or self._replaced else "kube-controller-manager has not observed it"
+            why = slow if observed or self.replacements else "kube-controller-manager has not observed it"
             raise _stalled(at - self._waits.unobserved_since, why)
 
     def _generations(self) -> tuple[int, int] | None:

@@ -347,22 +347,21 @@ class Runner:
         begun before.
         """
         failure: UpgraderError | None = None
-        refused, in_vain, unfinished, replaced, replacements = "", False, False, False, 0
+        refused, in_vain, unfinished, just_replaced = "", False, False, False
         progress = self._progress(point)
         if progress is not None and (slow := progress.too_slow(overdue=self._overdue)):
-            replaced = self._replace_newer(item, progress, slow)
-            replacements += 1
-            progress = progress if replaced else None
+            just_replaced = self._replace_newer(item, progress, slow)
+            progress = progress if just_replaced else None
         for attempt in range(UNDO_ATTEMPTS):
             try:
                 # What doesn't hold is recovered below.
-                if attempt and not replaced and self._lifeline.holds:
+                if attempt and not just_replaced and self._lifeline.holds:
                     if attempt > 1 or not refused:
                         self._clock.sleep(UNDO_PAUSE_SECONDS)
                     if refused and not in_vain:
                         # A wrong instance shares its address with a right one, whose answers hide it from here.
                         in_vain = not self._lifeline.replace_wrong(refused)
-                replaced = False
+                just_replaced = False
                 if attempt or item.undo_needs_api:
                     self._lifeline.secure(overdue=self._overdue, release=_installed(point))
             except UpgraderError as error:
@@ -387,11 +386,10 @@ class Runner:
                 failure, self._overdue = error, isinstance(error, ApiLost)
                 refused = error.message if isinstance(error, HelmError) and is_refusal(error.message) else ""
                 if progress is not None and progress.stalled(error):
-                    replaced = self._replace_newer(item, progress, error.message)
-                    replacements += 1
+                    just_replaced = self._replace_newer(item, progress, error.message)
                     # After that, something else keeps it from beginning: Helm gets its whole time.
-                    progress = progress if replaced and replacements < REPLACEMENTS else None
-                    if replaced or isinstance(error, RollbackStalled):
+                    progress = progress if just_replaced and progress.replacements < REPLACEMENTS else None
+                    if just_replaced or isinstance(error, RollbackStalled):
                         continue
                 lost = isinstance(error, ApiLost | ApiUnavailable)
                 if isinstance(error, HelmUnfinished) and not unfinished:
