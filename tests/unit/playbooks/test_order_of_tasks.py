@@ -41,14 +41,16 @@ def test_swap_is_recorded_around_all_that_it_changes() -> None:
     assert kept < begun < min(changes) and max(changes) < done
 
 
-@pytest.mark.parametrize("name", ["upgrade", "restore"])
+@pytest.mark.parametrize("name", ["upgrade", "restore", "stage"])
 def test_tasks_of_a_killed_run_are_waited_for_first(name: str) -> None:
-    """Ansible's task on the node outlives it: nothing is read of the restore point before it has ended."""
+    """Ansible's task on the node outlives it: before it has ended, nothing is read of the restore point, and nothing is
+    staged: two extractions of a package into one folder break each other.
+    """
     (waits,) = places(name, "earlier_playbooks")
-    assert waits < min(places(name, "node_restore_point"))
+    assert waits < min(places(name, "node_restore_point", "look.yml", "stage_programs.yml", "runtime_stage.yml"))
 
 
-@pytest.mark.parametrize("name", ["upgrade-node", "restore-node"])
+@pytest.mark.parametrize("name", ["upgrade-node", "restore-node", "stage-node"])
 def test_tasks_are_marked_by_which_a_later_run_finds_them(name: str) -> None:
     """Each play that changes a node sets the variable that the module looks for."""
     plays = yaml.safe_load((PLAYBOOKS / f"{name}.yml").read_text())
