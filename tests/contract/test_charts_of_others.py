@@ -162,12 +162,13 @@ def test_hooks_are_counted_as_helm_renders_and_stores_them(site: Site) -> None:
     """Those that an upgrade waits for, and not its tests; for a rollback, those of the revision that it returns to."""
     write_hook(site, "back", "pre-rollback,post-rollback")
     write_hook(site, "check", "test")
-    assert site.helm._upgrade_limit(site.spec, 60.0).extended() == 60.0 + 60.0
+    assert site.helm._upgrade_limit(site.spec, 60.0, undone=False).extended() == 60.0 + 60.0
+    assert site.helm._upgrade_limit(site.spec, 60.0, undone=True).extended() == 60.0 * 4 + 60.0
     revision = site.upgrade()
     assert site.helm._rollback_limit("shop.web", "default", revision, 60.0).extended() == 60.0 * 3 + 30.0
     write_hook(site, "migrate", "pre-install,pre-upgrade")
     write_hook(site, "index", "post-upgrade")
-    assert site.helm._upgrade_limit(site.spec, 60.0).extended() == 60.0 * 3 + 60.0
+    assert site.helm._upgrade_limit(site.spec, 60.0, undone=False).extended() == 60.0 * 3 + 60.0
 
 
 def write_hook(site: Site, name: str, events: str) -> None:

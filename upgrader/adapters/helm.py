@@ -32,7 +32,7 @@ import yaml
 from upgrader.adapters.chart_schemas import check_schemas
 from upgrader.adapters.clock import SystemClock
 from upgrader.adapters.helm_confinement import Confinement
-from upgrader.adapters.helm_limit import ROLLBACKS, UPGRADES, HelmLimit
+from upgrader.adapters.helm_limit import ROLLBACKS, UNDONE_UPGRADES, UPGRADES, HelmLimit
 from upgrader.adapters.helm_processes import CLUSTER_VARIABLE, helm_at_work
 from upgrader.adapters.helm_refusals import refusal
 from upgrader.errors import (
@@ -225,7 +225,9 @@ async def _ended(process: subprocess.Popen[bytes]) -> None:
 
 
 async def _end(process: subprocess.Popen[bytes]) -> None:
-    """SIGTERM makes Helm stop waiting, mark the revision as failed and roll back; SIGKILL follows if it hangs."""
+    """SIGTERM makes Helm stop waiting, mark the revision as failed and roll back, which is not waited for long: the
+    caller's own rollback follows the SIGKILL, and repairs the API meanwhile, as Helm doesn't.
+    """
     process.terminate()
     try:
         async with asyncio.timeout(_GRACE_SECONDS):
@@ -394,11 +396,13 @@ class HelmAdapter:
                 ) from error
 
         subject = _release(spec.name, spec.namespace)
-        limit = self._upgrade_limit(spec, timeout_seconds)
+        limit = self._upgrade_limit(spec, timeout_seconds, undone=wait)
         return self._run(self._watched(work(), watch, subject, limit), subject)
 
-    def _upgrade_limit(self, spec: ReleaseSpec, timeout_seconds: float) -> HelmLimit:
-        return HelmLimit(timeout_seconds, 2 * _GRACE_SECONDS, UPGRADES, lambda: self._rendered(spec, []))
+    def _upgrade_limit(self, spec: ReleaseSpec, timeout_seconds: float, *, undone: bool) -> HelmLimit:
+        """`undone`: whether Helm itself undoes it if it fails. The new chart tells the hooks of that, too."""
+        events, waits = (UNDONE_UPGRADES, 2) if undone else (UPGRADES, 1)
+        return HelmLimit(timeout_seconds, 2 * _GRACE_SECONDS, events, lambda: self._rendered(spec, []), waits)
 
     def rollback(
         self,

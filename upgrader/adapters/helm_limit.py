@@ -8,10 +8,15 @@ from dataclasses import dataclass
 from upgrader.errors import ApiUnavailable, HelmError
 from upgrader.model.manifest import objects_in
 
-__all__ = ["ROLLBACKS", "UPGRADES", "HelmLimit"]
+__all__ = ["ROLLBACKS", "UNDONE_UPGRADES", "UPGRADES", "HelmLimit"]
 
 UPGRADES = ({"pre-install", "post-install"}, {"pre-upgrade", "post-upgrade"})
 """The events of hooks that an upgrade waits for, which may be an installation."""
+UNDONE_UPGRADES = (
+    {"pre-install", "post-install", "pre-delete", "post-delete"},
+    {"pre-upgrade", "post-upgrade", "pre-rollback", "post-rollback"},
+)
+"""The same for one that Helm itself undoes if it fails."""
 ROLLBACKS = ({"pre-rollback", "post-rollback"},)
 
 _HOOK = "helm.sh/hook"
@@ -23,7 +28,9 @@ _UNKNOWN_HOOKS = 1
 
 @dataclass(frozen=True)
 class HelmLimit:
-    """Helm's timeout is that of each wait, and it waits for each hook, one after the other, and for the workloads.
+    """Helm's timeout is that of each wait, and it waits for each hook, one after the other, and for the workloads; once
+    more for those of before, where it undoes an upgrade that has failed. That it doesn't interrupt for a SIGTERM: it
+    would be killed, and the release would stay `pending-rollback`.
 
     Hooks are read only once Helm has taken longer than without any: most changes end sooner, and an API that doesn't
     answer just before Helm is run, or is slow, would end or delay it for nothing.
@@ -36,6 +43,8 @@ class HelmLimit:
     """Of the hooks that are waited for: those of one of these."""
     read: Callable[[], str]
     """The YAML in which the hooks are; raises HelmError or ApiUnavailable."""
+    waits: int = 1
+    """How often the workloads are waited for."""
 
     @property
     def seconds(self) -> float:
@@ -47,7 +56,7 @@ class HelmLimit:
         return self._with(self._hooks())
 
     def _with(self, hooks: int) -> float:
-        return self.timeout_seconds * (1 + hooks) + self.spare_seconds
+        return self.timeout_seconds * (self.waits + hooks) + self.spare_seconds
 
     def _hooks(self) -> int:
         try:

@@ -201,9 +201,9 @@ class Endless:
     """Whether the API doesn't answer Helm."""
     clock: FakeClock = field(default_factory=FakeClock)
 
-    def upgrade(self) -> float:
+    def upgrade(self, *, wait: bool = True) -> float:
         """After how many seconds it is ended."""
-        return self._ended(lambda helm: helm.upgrade(self._spec, timeout_seconds=60, watch=self._look))
+        return self._ended(lambda helm: helm.upgrade(self._spec, timeout_seconds=60, watch=self._look, wait=wait))
 
     def roll_back(self) -> float:
         """After how many seconds it is ended."""
@@ -397,12 +397,29 @@ def hook(name: str, events: str) -> str:
         (hook("migrate", "pre-upgrade"), 2),
         (hook("migrate", "pre-install, pre-upgrade") + "\n" + hook("index", "post-upgrade"), 3),
         (hook("both", "pre-upgrade,post-upgrade"), 3),
-        (hook("check", "test") + "\n" + hook("clean", "pre-delete") + "\n" + hook("back", "pre-rollback"), 1),
+        (hook("check", "test") + "\n" + hook("count", "pre-install,test"), 2),
     ],
 )
 def test_hooks_have_their_time(tmp_path: Path, hooks: str, waits: int) -> None:
     """Helm waits as long as its timeout for each hook, and again for the workloads: an upgrade whose migration takes
-    four minutes of five isn't stopped in the middle.
+    four minutes of five isn't stopped in the middle. One that Helm doesn't wait for isn't rolled back.
+    """
+    assert Endless(tmp_path, hooks).upgrade(wait=False) == 60.0 * waits + 60.0
+
+
+@pytest.mark.parametrize(
+    ("hooks", "waits"),
+    [
+        ("", 2),
+        (hook("migrate", "pre-upgrade"), 3),
+        (hook("back", "pre-rollback"), 3),
+        (hook("clean", "pre-delete,post-delete"), 4),
+        (hook("all", "pre-upgrade,post-rollback"), 4),
+    ],
+)
+def test_rollback_of_a_failed_upgrade_has_its_time(tmp_path: Path, hooks: str, waits: int) -> None:
+    """Helm waits for it as long as for the upgrade, with the same timeout, and heeds no SIGTERM meanwhile: ended
+    earlier, it would be killed, and leave the release pending.
     """
     assert Endless(tmp_path, hooks).upgrade() == 60.0 * waits + 60.0
 
@@ -439,7 +456,7 @@ def test_hooks_that_can_not_be_read(tmp_path: Path) -> None:
     the API didn't answer once.
     """
     helm = Endless(tmp_path, silent=True)
-    assert helm.upgrade() == 60.0 * 2 + 60.0
+    assert helm.upgrade() == 60.0 * 3 + 60.0
     reads = [each for each in helm.asked if each.startswith("template ")]
     assert 4 < len(reads) <= 2 * 4, "each time with its retries, for which the clock may leave less time"
 
@@ -462,11 +479,11 @@ esac
     clock = FakeClock()
 
     def watch() -> None:
-        if clock.monotonic() >= 120.0:
+        if clock.monotonic() >= 180.0:
             wait_for(tmp_path / "reading")
             (tmp_path / "seen").touch()
             raise _LOST
-        clock.sleep(120.0)
+        clock.sleep(180.0)
 
     adapter = HelmAdapter(tmp_path / "kubeconfig", executable=program, clock=clock)
     try:

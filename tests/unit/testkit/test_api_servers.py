@@ -1,4 +1,4 @@
-"""What a test or a bench leaves behind that is killed."""
+"""How API servers of tests end."""
 
 from __future__ import annotations
 
