@@ -207,6 +207,7 @@ WORST_SEVERITY: Mapping[str, Severity] = {
     "hosts.command": "error",
     "hosts.not-root": "error",
     "hosts.unreachable": "error",
+    "instances.port": "error",
     "instances.proxied": "info",
     "instances.unreachable": "error",
     "keys.differ": "error",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from upgrader.errors import ApiError, ApiUnavailable
+from upgrader.errors import ApiError, ApiUnavailable, Blocked
 from upgrader.gates.apiserver_instance import API_SERVER, ask_instance, instance_address, secure_port
 from upgrader.model.finding import Finding
 from upgrader.model.workload import Pod, Workload
@@ -18,7 +18,11 @@ def check_instances(context: PreflightContext) -> Iterator[Finding]:
     found = context.kube.get(DEPLOYMENTS, API_SERVER, SYSTEM)
     if found is None:
         return
-    port = secure_port(found["spec"]["template"].get("spec") or {})
+    try:
+        port = secure_port(found["spec"]["template"].get("spec") or {})
+    except Blocked as error:
+        yield Finding("instances.port", "error", error.message, "Its gate asks each instance there.", error.remedy)
+        return
     pods = context.kube.list(PODS, SYSTEM, labels=Workload.parse("Deployment", found).selector)
     for pod in map(Pod.parse, pods):
         if pod.ready and not (pod.is_checkpoint or pod.deleting):

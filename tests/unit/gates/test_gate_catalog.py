@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from testkit.fakes.clock import FakeClock
 from testkit.fakes.kube import FakeKube
 from tests.unit.gates.builders import add_daemonset, add_node, add_pod, running
+from upgrader.errors import Blocked
 from upgrader.gates.apiserver_gate import ApiServerGate
 from upgrader.gates.critical_pods_gate import CriticalPodsGate
 from upgrader.gates.gate_catalog import GateCatalog, with_own_policy
@@ -72,6 +75,19 @@ def test_gates_are_checked_less_often_on_a_large_cluster(
     own = catalog.of_workload(WorkloadGate("daemonset", "ns", "cni", GatePolicy(3, asked, 120.0)))
     for run in (*catalog.of_cluster(), own, catalog.of_kubeadm(KubernetesVersion(1, 37, 1))):
         assert run.policy.interval_seconds == pytest.approx(seconds)
+
+
+def test_port_that_only_the_kubelet_knows_is_refused(kube: FakeKube, cluster: Cluster) -> None:
+    """A planned kube-apiserver whose port comes from a ConfigMap, or is none: its gate would ask nothing."""
+    catalog = GateCatalog(kube, FakeClock(), cluster, GatePolicy(5, 2.0, 60.0))
+    env = {"name": "PORT", "valueFrom": {"configMapKeyRef": {"name": "ports", "key": "api"}}}
+    for given in ("$(PORT)", "https"):
+        container = {"name": "kube-apiserver", "args": [f"--secure-port={given}"], "env": [env]}
+        pod = {"template": {"spec": {"containers": [container]}}}
+        text = json.dumps({"kind": "Deployment", "metadata": {"name": "kube-apiserver"}, "spec": pod})
+        with pytest.raises(Blocked, match=re.escape(f"--secure-port={given}")) as caught:
+            catalog.of_release("kube-apiserver", text, namespace="kube-system", target=None)
+        assert "number" in caught.value.remedy
 
 
 @pytest.mark.parametrize("policy", [GatePolicy(3, 1.0, 5.0), GatePolicy(30, 1.0, 120.0)])

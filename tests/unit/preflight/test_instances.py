@@ -33,6 +33,22 @@ def test_instance_that_cannot_be_asked_refuses_the_run(world: World) -> None:
     assert (found.severity, "https://10.0.0.2:6443" in found.remedy) == ("error", True)
 
 
+def test_port_that_only_the_kubelet_knows_refuses_the_run(world: World) -> None:
+    """Its value is in a ConfigMap: it is told with what to do, and is no error of a conversion."""
+    found = world.kube.get(DEPLOYMENTS, "kube-apiserver", "kube-system")
+    assert found is not None
+    container = found["spec"]["template"]["spec"]["containers"][0]
+    container["name"], container["args"] = "kube-apiserver", ["kube-apiserver", "--secure-port=$(PORT)"]
+    container["env"] = [{"name": "PORT", "valueFrom": {"configMapKeyRef": {"name": "ports", "key": "api"}}}]
+    world.kube.put(DEPLOYMENTS, found, "kube-system")
+    refused = world.find(check_instances)["instances.port"]
+    assert refused.severity == "error" and "--secure-port=$(PORT)" in refused.title and "number" in refused.remedy
+    container["env"] = [{"name": "PORT", "value": "6443"}]
+    world.kube.put(DEPLOYMENTS, found, "kube-system")
+    world.kube.raw_answers = {DIRECT: "ok"}
+    assert world.find(check_instances) == {}
+
+
 def test_no_deployment_no_instance(world: World) -> None:
     """A control plane that isn't there is another check's finding."""
     world.kube.delete(DEPLOYMENTS, "kube-apiserver", "kube-system")

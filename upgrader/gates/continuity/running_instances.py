@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from math import inf
 from typing import Any
 
+from upgrader.errors import Blocked
 from upgrader.gates.apiserver_instance import API_SERVER, instance_address, secure_port
 from upgrader.gates.continuity.sentinel import NAMESPACE
 from upgrader.gates.kubernetes_kinds import PODS
@@ -89,7 +90,11 @@ def _instances(pods: Iterable[KubeObject]) -> Iterator[tuple[str, float]]:
         pod = Pod.parse(item)
         container = next((each for each in item["spec"].get("containers") or () if each["name"] == API_SERVER), None)
         if container is not None and pod.ready and not pod.deleting and pod.node_address:
-            yield instance_address(pod, secure_port(item["spec"])), _cpu_limit(container)
+            try:
+                address = instance_address(pod, secure_port(item["spec"]))
+            except Blocked:
+                continue  # a check has told of such a port
+            yield address, _cpu_limit(container)
 
 
 def _cpu_limit(container: Mapping[str, Any]) -> float:

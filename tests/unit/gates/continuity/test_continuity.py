@@ -120,6 +120,12 @@ def test_instances_are_found_by_their_pods(kube: LivingKube) -> None:
     assert running_instances(kube) == ("https://10.0.0.11:6443", "https://10.0.0.12:7443", "https://[fd00::1]:6443")
 
 
+def test_an_instance_on_a_port_that_only_the_kubelet_knows_is_left_out(kube: LivingKube) -> None:
+    """It can't be asked; a check refuses such a cluster, and whoever lowers that check has a run without an error."""
+    kube.instance("10.0.0.12", "--secure-port=$(PORT)")
+    assert running_instances(kube) == ("https://10.0.0.11:6443",)
+
+
 def test_instances_are_looked_for_on_the_controllers_first(kube: LivingKube) -> None:
     """With a kube-proxy on each of thousands of nodes, all pods are read only where one isn't found there."""
     real = kube.list
