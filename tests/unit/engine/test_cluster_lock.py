@@ -323,6 +323,38 @@ def test_refusal_is_told() -> None:
         take(Refusing(), Time(), ANNA)
 
 
+class Conflicting(FakeKube):
+    """A webhook answers each write of a Lease with a conflict; a hundred answers are more than enough."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writes = 0
+
+    def create(self, kind: Kind, manifest: KubeObject, namespace: str = "", *, dry_run: bool = False) -> KubeObject:
+        raise self._conflict()
+
+    def replace(self, kind: Kind, manifest: KubeObject, namespace: str = "") -> KubeObject:
+        raise self._conflict()
+
+    def _conflict(self) -> ApiError:
+        self.writes += 1
+        assert self.writes <= 1000, "it is asked without an end"
+        error = ApiError("admission webhook denied the request: conflict")
+        error.status = 409
+        return error
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_a_conflict_that_lasts_is_told(there: bool) -> None:
+    """Another process that is quicker has the lock then; what conflicts without that is no rival, and has an end."""
+    kube, clock = Conflicting(), FakeClock()
+    if there:
+        kube.put(LEASES, {"metadata": {"name": NAME}, "spec": {}}, NAMESPACE)
+    with pytest.raises(ApiError, match="denied the request: conflict"):
+        take(kube, clock, ANNA)
+    assert clock.monotonic() <= 300
+
+
 def test_lock_is_kept_alive_beside_the_run() -> None:
     """While the context is open the lock is renewed; once another process takes it, that is reported, with its name."""
     kube, clock = FakeKube(), Time()

@@ -26,6 +26,8 @@ _POLL_SECONDS = 1.0
 _PATIENCE = 3
 """For how many lease durations a Lease is watched when the API keeps becoming unreachable."""
 _RELEASE_SECONDS = 5.0
+_MOST_CONFLICTS = 10
+"""A rival that was quicker has the lock by the next read: what conflicts more often, such as a webhook, is none."""
 
 
 class ClusterLock:
@@ -152,6 +154,7 @@ def acquire(
     """
     watched: Lease | None = None
     since = began = clock.monotonic()
+    conflicts = 0
     while True:
         try:
             lease = read_lease(kube)
@@ -187,7 +190,8 @@ def acquire(
                 raise
             since = clock.monotonic()
         except ApiError as error:
-            if error.status != 409:
+            conflicts += 1
+            if error.status != 409 or conflicts >= _MOST_CONFLICTS:
                 raise
             # Another process was quicker; the next read shows which.
         clock.sleep(_POLL_SECONDS)
