@@ -421,7 +421,8 @@ class Recovery(Protocol):
         ...
 
     def replace_newer(self, since: datetime, why: str, note: Callable[[str], None]) -> bool:
-        """Do the same, and replace kube-apiserver's own pods that were created since then, whatever they answer.
+        """Do the same, and replace kube-apiserver's own pods that were created since then, whatever they answer; by
+        this machine's clock.
 
         A standby pod of an earlier generation takes the place of each. For a rollback that doesn't get through them;
         `why` is told as what is wrong with them. Those that a rollback has made already stay. Whether there was any to

@@ -166,6 +166,10 @@ class StepStarted:
     """None: there is nothing to undo."""
     prepares: bool = False
     """Whether it only prepares what follows: if it fails, the cluster is as it was before it."""
+    clock_ahead: float | None = None
+    """By how many seconds the clock of this record's time was ahead of the API server's, to two seconds; None: unknown,
+    or of no use for the step's undo.
+    """
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -19,14 +20,16 @@ from tests.unit.engine.conftest import Recorder, ScriptedGate
 from upgrader.engine.execution.rollback_progress import SLOW_ANSWERS, SLOW_SECONDS, STALLED_SECONDS
 from upgrader.engine.execution.runner import REPLACEMENTS, Runner, RunResult
 from upgrader.engine.execution.stop_request import StopRequest
+from upgrader.engine.state.event_fold import follow
+from upgrader.engine.state.run_state import RunState
 from upgrader.errors import ApiUnavailable, HelmError, HelmUnfinished, RollbackFailed, UpgraderError
 from upgrader.gates.kubernetes_kinds import SECRETS, WORKLOADS
-from upgrader.model.event import RecoveryStarted, RunStarted, StepStarted, UndoEnded
+from upgrader.model.event import Event, RecoveryStarted, RollbackRequested, RunStarted, StepStarted, UndoEnded
 from upgrader.model.outcome import Verdict, broken, holds, pending
 from upgrader.model.release import RECOVERED_RELEASE as API
 from upgrader.model.release import ReleaseSpec, Revision
 from upgrader.model.run_kind import RunKind
-from upgrader.model.settings import GatePolicy
+from upgrader.model.settings import GatePolicy, OnFailure
 from upgrader.model.version import KubernetesVersion
 from upgrader.pipeline import GateRun, Pipeline, PipelineStep
 from upgrader.steps.release.helm_release import ChartStep
@@ -35,6 +38,18 @@ HELM_SECONDS = 300.0
 GRACE_SECONDS = 30.0
 """After which Helm is ended that exceeds its timeout, and also a read by Helm."""
 DEPLOYMENT = WORKLOADS["Deployment"]
+
+
+class Timed(Recorder):
+    """A Reporter that remembers, also when."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        super().__init__()
+        self.clock, self.at = clock, list[datetime]()
+
+    def emit(self, event: Event) -> None:
+        super().emit(event)
+        self.at.append(self.clock.now())
 
 
 @dataclass
@@ -68,7 +83,7 @@ class World:
     slow: bool = False
 
     def __post_init__(self) -> None:
-        self.kube, self.helm, self.recorder = SlowKube(self), SlowHelm(self), Recorder()
+        self.kube, self.helm, self.recorder = SlowKube(self), SlowHelm(self), Timed(self.clock)
         self.recovery = Replaces(self)
         self.stop = StopRequest()
         self.kube.raw_answers["/readyz"] = "ok"
@@ -84,7 +99,13 @@ class World:
         item = {"metadata": {"name": API, "generation": self.generation}, "spec": {}, "status": status}
         self.kube.put(DEPLOYMENT, item, "kube-system")
 
-    def run(self, *, patience_seconds: float = 60.0) -> RunResult:
+    def run(self, *, patience_seconds: float = 60.0, on_failure: OnFailure = "rollback-run") -> RunResult:
+        """Run the pipeline."""
+        target = KubernetesVersion(1, 37, 1)
+        began = RunStarted("r1", RunKind.UPGRADE, (API,), "/tmp/r1", target, on_failure=on_failure)
+        return self.runner(patience_seconds=patience_seconds).run(self.pipeline(), began)
+
+    def pipeline(self) -> Pipeline:
         """A step that brings the slow instance, with a gate that finds it out."""
         chart = ChartStep(
             ReleaseSpec(API, "kube-system", Path("chart"), {"version": "new"}),
@@ -101,16 +122,18 @@ class World:
             (GateRun(Back(self), policy),),
             undo_watched=chart.undo_watched,
         )
-        runner = Runner(
+        return Pipeline((item,))
+
+    def runner(self, *, patience_seconds: float = 60.0, clock: FakeClock | None = None) -> Runner:
+        """On this machine, or on one with another clock."""
+        return Runner(
             kube=self.kube,
-            clock=self.clock,
+            clock=clock or self.clock,
             reporter=self.recorder,
             stop=self.stop,
             recovery=self.recovery,
             patience_seconds=patience_seconds,
         )
-        target = KubernetesVersion(1, 37, 1)
-        return runner.run(Pipeline((item,)), RunStarted("r1", RunKind.UPGRADE, (API,), "/tmp/r1", target))
 
     @property
     def replaced(self) -> list[str]:
@@ -136,6 +159,10 @@ class SlowKube(FakeKube):
     def reconnect(self) -> None:
         super().reconnect()
         self.connected = False
+
+    def server_time(self) -> datetime:
+        self._check("get /version")
+        return self.world.clock.now().replace(microsecond=0)
 
     def _check(self, what: str) -> None:
         if self.world.slow and not self._is_back():
@@ -268,6 +295,42 @@ def test_pods_are_replaced_that_the_step_brought() -> None:
     world.run()
     assert any(isinstance(event, StepStarted) for event in world.recorder.events)
     assert world.recovery.replaced == [before]
+
+
+class Elsewhere(FakeClock):
+    """The clock of another machine: the same time passes, and it says so many seconds more."""
+
+    def __init__(self, clock: FakeClock, ahead_seconds: float) -> None:
+        super().__init__()
+        self.clock, self.ahead = clock, timedelta(seconds=ahead_seconds)
+
+    def now(self) -> datetime:
+        return self.clock.now() + self.ahead
+
+    def monotonic(self) -> float:
+        return self.clock.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        self.clock.sleep(seconds)
+
+
+@pytest.mark.parametrize("ahead_seconds", [7200.0, -7200.0, 0.5])
+def test_pods_of_before_stay_if_another_machine_rolls_back(ahead_seconds: float) -> None:
+    """Its clock may be ahead of the first machine's by more than these pods are old, or behind: when the step began is
+    told by the clock of the machine that rolls back, and small differences are none.
+    """
+    world = World()
+    world.clock.sleep(1000.0)
+    began = world.clock.now()
+    world.run(on_failure="stop")
+    state = RunState()
+    for event, at in zip(world.recorder.events, world.recorder.at, strict=True):
+        state = follow(state, event, at)
+    world.recorder.clock = other = Elsewhere(world.clock, ahead_seconds)
+    asked = RollbackRequested("r1", "ben")
+    result = world.runner(clock=other).resume(world.pipeline(), state, asked)
+    assert result.outcome == "rolled-back"
+    assert world.recovery.replaced == [began + (other.ahead if abs(ahead_seconds) > 1 else timedelta())]
 
 
 def test_back_off_of_kube_controller_manager_is_waited_for() -> None:

@@ -8,8 +8,9 @@ have continued in its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import TypeVar
 
@@ -70,6 +71,11 @@ refuses an undo there is none: the controllers are examined at once."""
 
 REPLACEMENTS = 2
 """How often a rollback replaces pods that are too slow for it: after that, something else is to blame."""
+
+_CLOCKS_AGREE_SECONDS = 5.0
+"""The API server tells its time to the second, and an answer takes some: less than this is no difference."""
+_CLOCKS_DIFFER_SECONDS = 10 * 366 * 86400.0
+"""A journal that says more is damaged, or forged."""
 
 _STOPS_LATER = (
     "the run was asked to stop, and will stop after this step: a change isn't ended halfway, so an active Helm "
@@ -137,6 +143,8 @@ class Runner:
         self._told_to_stop = False
         self._overdue = False
         """Whether the last failed step has already waited too long for the API."""
+        self._later: Mapping[str, timedelta] = {}
+        """Step → by how much later it began by this machine's clock than the journal says, if by more than is usual."""
 
     def run(self, pipeline: Pipeline, began: RunStarted) -> RunResult:
         """Run to the end and return the result; raises only for a bug, a second Ctrl-C and a full disk."""
@@ -148,6 +156,7 @@ class Runner:
         Raises ChangedMeanwhile, and leaves the run as it was, where its changes were changed outside of it.
         """
         self._state = state
+        self._later = {step.name: self._later_here(step.clock_ahead) for step in state.steps}
         return self._work(pipeline, why)
 
     def _work(self, pipeline: Pipeline, first: Event) -> RunResult:
@@ -278,7 +287,8 @@ class Runner:
         if item.may_begin is not None:
             item.may_begin()
         point = self._read(item, item.step.capture, lambda: self._stop.check(safe=True))
-        self._emit(StepStarted(item.step.name, item.step.summary(), point, item.prepares))
+        ahead = self._clock_ahead() if point is not None and point.release == RECOVERED_RELEASE else None
+        self._emit(StepStarted(item.step.name, item.step.summary(), point, item.prepares, ahead))
         self._apply(item, began)
 
     def _complete(self, item: PipelineStep, began: float) -> None:
@@ -433,10 +443,30 @@ class Runner:
         """
         self._end_if_lost()
         spans = (span.began for span in self._state.spans if span.step == item.step.name)
-        replaced = self._lifeline.replace_newer(next(spans, self._clock.now()), why)
+        since = next(spans, self._clock.now()) + self._later.get(item.step.name, timedelta())
+        replaced = self._lifeline.replace_newer(since, why)
         if replaced:
             progress.replaced()
         return replaced
+
+    def _later_here(self, clock_ahead: float | None) -> timedelta:
+        """How much later a moment is by this machine's clock than by another's that was so far ahead of the API
+        server's: or else pods of before a step would count as its own, or its own as those of before.
+        """
+        ours = self._clock_ahead() if clock_ahead is not None else None
+        if ours is None or clock_ahead is None:
+            return timedelta()
+        later = ours - clock_ahead
+        return (
+            timedelta(seconds=later) if _CLOCKS_AGREE_SECONDS <= abs(later) <= _CLOCKS_DIFFER_SECONDS else timedelta()
+        )
+
+    def _clock_ahead(self) -> float | None:
+        """By how many seconds this machine's clock is ahead of the API server's; None if that doesn't tell."""
+        try:
+            return (self._clock.now() - self._kube.server_time()).total_seconds()
+        except ApiError:
+            return None
 
     def _note_replaced(self, item: PipelineStep, point: RestorePoint) -> None:
         """What others have made of a release that goes back is told: the rollback takes that back, too.

@@ -195,7 +195,15 @@ def _forward(state: RunState, event: StepStarted | StepInspected | StepApplied |
     name = event.step
     match event:
         case StepStarted():
-            begun = StepState(name, "applying", event.summary, event.restore_point, prepares=event.prepares, since=time)
+            begun = StepState(
+                name,
+                "applying",
+                event.summary,
+                event.restore_point,
+                prepares=event.prepares,
+                since=time,
+                clock_ahead=event.clock_ahead,
+            )
             return changed(_begun(state, begun), doing=f"{name}: {event.summary}")
         case StepInspected():
             state = _changed(changed(state, doing=f"{name}: {event.found}"), name, since=time, note=event.found)

@@ -91,6 +91,8 @@ class StepState:
     """The last note while the step was active."""
     prepares: bool = False
     """Whether it only prepares what follows, and changes nothing itself."""
+    clock_ahead: float | None = None
+    """By how many seconds the clock was ahead of the API server's that tells when it began; None: unknown."""
 
     @property
     def active(self) -> bool:
