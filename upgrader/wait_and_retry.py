@@ -18,21 +18,35 @@ HOST_RETURNS_SECONDS = 300.0
 """How long a host is waited for where nothing answers: a reboot takes a minute, or some."""
 HOST_POLL_SECONDS = 5.0
 
+_MOMENT_SECONDS = 3.0
 
-def wait_until(clock: Clock, missing: Callable[[], str], *, seconds: float, interval_seconds: float = 1.0) -> str:
+
+def wait_until(
+    clock: Clock,
+    missing: Callable[[], str],
+    *,
+    seconds: float,
+    interval_seconds: float = 1.0,
+    what: str = "",
+    note: Callable[[str], None] = lambda _: None,
+) -> str:
     """Ask every `interval_seconds` what is still missing, until that is nothing ("") or `seconds` have passed.
 
     Returns "", or what was missing at the end: the caller decides what that means. Asks at least once. An API that
-    doesn't answer, or refuses, is one more thing that is missing: what it would have answered is unknown.
+    doesn't answer, or refuses, is one more thing that is missing: what it would have answered is unknown. `note` is
+    told once for `what` it waits, and how long at most, unless that is over in a moment.
     """
-    deadline = clock.monotonic() + seconds
+    began, told = clock.monotonic(), False
     while True:
         try:
             still = missing()
         except ApiError as error:
             still = error.message or "the API server gave no reason"
-        if not still or clock.monotonic() >= deadline:
+        if not still or clock.monotonic() >= began + seconds:
             return still
+        if not told and clock.monotonic() >= began + _MOMENT_SECONDS:
+            told = True
+            note(f"waiting up to {seconds:.0f} s for {what}: {still}")
         clock.sleep(interval_seconds)
 
 

@@ -95,3 +95,15 @@ def test_retry_is_not_for_errors_that_stay() -> None:
     with pytest.raises(ValueError, match="failure 1"):
         retry(work.clock, work, pause=two_seconds)
     assert work.calls == 1 and work.clock.monotonic() == 0
+
+
+@pytest.mark.parametrize(("over_at", "told"), [(2.0, []), (12.0, ["waiting up to 60 s for the pods: 3 of 10"])])
+def test_a_wait_is_told_once_unless_it_is_over_in_a_moment(over_at: float, told: list[str]) -> None:
+    """What is waited for, how long at most, and what was missing when it was told."""
+    clock, notes = FakeClock(), list[str]()
+
+    def missing() -> str:
+        return "" if clock.monotonic() >= over_at else f"{clock.monotonic():.0f} of 10"
+
+    wait_until(clock, missing, seconds=60, what="the pods", note=notes.append)
+    assert notes == told

@@ -78,13 +78,13 @@ class EtcdStep:
         while True:
             left = {each.name for each in members if each.name in before and each.image != settings.image}
             try:
-                members = self._settled()
+                members = self._settled(note)
             except StepFailed:
                 self._put_back_unhealthy(members, set(before) - left, note)
                 raise
             chosen = next_member(members, left)
             if chosen is None:
-                self._calm_down()
+                self._calm_down(note)
                 return
             self._hand_over(members, chosen, set(before) - left, note)
             name, old = chosen.name, before[chosen.name]
@@ -111,11 +111,11 @@ class EtcdStep:
             left = {each.name for each in members if each.name in names and each.image == point.image}
             chosen = next_member(members, left)
             if chosen is None:
-                self._calm_down()
+                self._calm_down(note)
                 return
             if isinstance(chosen.server, EtcdServer) and chosen.server.healthy:
                 try:
-                    members = self._settled()
+                    members = self._settled(note)
                 except StepFailed as error:
                     raise RollbackFailed(error.message, remedy=error.remedy) from error
                 if self._stays(members, point, note):  # they may have agreed while they were waited for
@@ -149,11 +149,11 @@ class EtcdStep:
         """The same; a controller where nothing answers, after a power cut say, is waited for."""
         return wait_for_hosts(self.clock, self.look, note, "as etcd's members are changed one after the other")
 
-    def _settled(self) -> tuple[MemberNow, ...]:
+    def _settled(self, note: Note) -> tuple[MemberNow, ...]:
         """The members, once etcd is whole and each has caught up with the others. Raises StepFailed with what isn't."""
         watch = _Settling(self.etcd, self.hosts)
         seconds = self.planned.settings.ready_seconds
-        missing = wait_until(self.clock, watch.missing, seconds=seconds, interval_seconds=_POLL_SECONDS)
+        missing = self._wait(watch.missing, "all members of etcd", note)
         if missing:
             raise StepFailed(f"waited {seconds:.0f} s for all members of etcd: {missing}", remedy=_REMEDY)
         return watch.members
@@ -171,11 +171,15 @@ class EtcdStep:
                     f"member stops: {error.message}"
                 )
 
-    def _calm_down(self) -> None:
+    def _calm_down(self, note: Note) -> None:
         """While the API has no etcd, others lose their leases, end, and are started again with a pause: a gate would
         call them broken. They get the time for that; after it, the gates judge.
         """
-        wait_until(self.clock, self.unwell, seconds=self.planned.settings.ready_seconds, interval_seconds=_POLL_SECONDS)
+        self._wait(self.unwell, "the control plane", note)
+
+    def _wait(self, missing: Callable[[], str], what: str, note: Note) -> str:
+        seconds = self.planned.settings.ready_seconds
+        return wait_until(self.clock, missing, seconds=seconds, interval_seconds=_POLL_SECONDS, what=what, note=note)
 
     def _show(self, name: str, image: str, note: Note) -> bool:
         """It is only shown: where that fails, nothing else is wrong. But the next run's checks read it."""

@@ -63,7 +63,8 @@ class AddSurgeStep:
             return self._missing(questions)
 
         seconds = max(0.0, started + self.planned.surge.deadline_seconds - clock.monotonic())
-        why = wait_until(clock, missing, seconds=seconds, interval_seconds=_POLL_SECONDS)
+        what = f"{counted(wanted, 'surge node')} of pool {self.planned.pool.name}"
+        why = wait_until(clock, missing, seconds=seconds, interval_seconds=_POLL_SECONDS, what=what, note=note)
         if why:
             raise StepFailed(
                 f"after {self.planned.surge.deadline_seconds:.0f} s, pool {self.planned.pool.name} doesn't have "

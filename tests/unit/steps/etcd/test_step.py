@@ -112,6 +112,20 @@ def test_a_member_that_is_behind_is_waited_for() -> None:
     assert hopeless.told == []
 
 
+def test_what_is_waited_for_is_told() -> None:
+    """For whom, and how long at most, once for each wait; nothing where all is well."""
+    notes = list[str]()
+    Controllers().step().apply(notes.append)
+    assert not any("waiting" in note for note in notes)
+    Controllers(behind={"controller-3": 5}).step().apply(notes.append)
+    (told,) = [note for note in notes if "waiting" in note]
+    assert "controller-3: etcd is behind" in told and "up to 180 s" in told
+    notes.clear()
+    Controllers(unwell=20).step().apply(notes.append)
+    (told,) = [note for note in notes if "waiting" in note]
+    assert "up to 180 s" in told
+
+
 def test_a_bad_image_is_put_back_and_ends_the_step() -> None:
     """The controller itself has put it back; the others are not touched."""
     controllers = Controllers(bad={NEW})
@@ -130,7 +144,8 @@ def test_a_bad_image_that_an_interrupted_run_left_is_put_back() -> None:
     notes = list[str]()
     with pytest.raises(StepFailed, match="controller-2: etcd doesn't answer: connection refused"):
         controllers.step(before=dict.fromkeys(NAMES, OLD)).apply(notes.append)
-    assert notes == [f"controller-2: etcd is back at the image {OLD}"]
+    assert notes[1:] == [f"controller-2: etcd is back at the image {OLD}"]
+    assert "waiting up to 180 s for all members of etcd: controller-2" in notes[0]
     assert set(controllers.images.values()) == {OLD}
 
 
