@@ -144,7 +144,7 @@ class ClusterReplicas:
             names = json.loads(base64.b64decode(data[_CHUNKS], validate=True))
             chunks = self._read_chunks(run, names)
             return b"".join(chunks) + _unpacked(data, _TAIL, CHUNK_BYTES)
-        except (KeyError, ValueError, TypeError, zlib.error) as error:
+        except (KeyError, ValueError, TypeError, RecursionError, zlib.error) as error:
             name = found["metadata"]["name"]
             delete = f"kubectl -n {_NAMESPACE} delete secret {name}"
             raise JournalError(

@@ -140,7 +140,7 @@ class Fence:
         try:
             found = json.loads(content or b"{}")
             return Token(int(found.get("number", 0)), str(found.get("owner", "")), str(found.get("playbook", "")))
-        except (ValueError, AttributeError, TypeError):
+        except (ValueError, AttributeError, TypeError, OverflowError, RecursionError):
             return Token()
 
     def _write(self, host: Host, playbook: str) -> None:

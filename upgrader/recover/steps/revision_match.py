@@ -37,7 +37,7 @@ class Checkpoint:
             origin = read.get("origin") or {}
             content = pod_content(json.loads(manifest)["spec"])
             return cls(number, content, files, str(origin.get("template_hash", "")))
-        except (KeyError, TypeError, AttributeError) as error:
+        except (KeyError, TypeError, AttributeError, RecursionError) as error:
             raise ValueError(f"generation {number} can't be parsed: {error!r}") from error
 
 

@@ -135,5 +135,5 @@ def _formers(item: KubeObject) -> dict[str, Former]:
     try:
         noted = json.loads(text) if text else {}
         return {name: Former(each["objectSelector"], str(each["order"])) for name, each in noted.items() if name in off}
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return {}  # not ours: what a webhook had before is unknown then, and that is said where it matters

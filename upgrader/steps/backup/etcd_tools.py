@@ -216,7 +216,7 @@ def _status(member: EtcdMember, log: str) -> SnapshotStatus:
             return SnapshotStatus(
                 int(found["hash"]), int(found["revision"]), int(found["totalSize"]), str(found.get("version", ""))
             )
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
             continue
     raise HostError(
         f"{member.host.name}: etcdutl reported no status of the snapshot {SNAPSHOT}: {log[-500:] or 'no output'}",

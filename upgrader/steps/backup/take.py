@@ -153,7 +153,7 @@ class BackupTaker:
     def _version(self) -> str:
         try:
             return str(KubernetesVersion.parse(json.loads(self.kube.raw("/version"))["gitVersion"]))
-        except (ApiError, UsageError, ValueError, KeyError, TypeError):
+        except (ApiError, UsageError, ValueError, KeyError, TypeError, RecursionError):
             return ""  # a backup is needed most where the API doesn't answer
 
     def _written(self, manifest: BackupManifest, member: EtcdMember, note: Callable[[str], None]) -> TakenBackup:

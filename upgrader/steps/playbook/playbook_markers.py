@@ -141,5 +141,5 @@ def read_marker(hosts: Hosts, host: Host, path: str) -> Marker:
         found = json.loads(content or b"{}")
         numbers = {name: int(found.get(name, 0)) for name in ("begun", "completed", "refused")}
         return Marker(**numbers, digest=str(found.get("digest", "")))
-    except (ValueError, AttributeError, TypeError):
+    except (ValueError, AttributeError, TypeError, OverflowError, RecursionError):
         return Marker()

@@ -57,6 +57,6 @@ def last_words(lines: Sequence[str]) -> str:
             entry = json.loads(line)
             if entry["level"] in ("error", "fatal", "panic"):
                 return ": ".join(str(entry[key]) for key in ("msg", "error") if entry.get(key))
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             continue
     return headline(tuple(lines))
