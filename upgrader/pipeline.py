@@ -44,7 +44,7 @@ class Step(Protocol):
     def capture(self) -> RestorePoint | None:
         """What `undo` restores; None when the step changes nothing that needs undoing. Reads only.
 
-        Raises Blocked when there is no safe restore point.
+        Raises Blocked when there is no safe restore point, and HostSilent for a host that the runner then waits for.
         """
         ...
 
@@ -93,7 +93,9 @@ class StepInspector(Protocol):
         ...
 
     def inspect(self, point: RestorePoint | None) -> Inspection:
-        """Whether the change is in place; reads only. Raises ChangedMeanwhile when it was changed outside the run."""
+        """Whether the change is in place; reads only. Raises ChangedMeanwhile when it was changed outside the run, and
+        HostSilent for a host that the runner then waits for.
+        """
         ...
 
 
