@@ -10,7 +10,7 @@ from typing import Protocol
 
 from upgrader.config.copied_kubeconfig import UsedKubeconfig
 from upgrader.engine.history.journal_in_secrets import secret_name
-from upgrader.engine.history.past_runs import newest_upgrade
+from upgrader.engine.history.past_runs import newest_of_kind
 from upgrader.engine.state.run_state import RunState
 from upgrader.errors import ApiError, UpgraderError, UsageError
 from upgrader.fleet.at_work import at_work
@@ -251,7 +251,7 @@ class Questions:
             return Found("journals", _damaged(unread), used)
         if goal and (open_one := open_run(cluster.folder, lambda: self._idle(cluster, used).reason)):
             what = f"it has a run that has not ended, and that the campaign did not start: {open_one}"
-            run = newest_upgrade(cluster.folder / "runs")
+            run = newest_of_kind(cluster.folder / "runs")
             unended = run.state if run is not None and open_one == f"run {run.name}" else None
             return Found("unended", f"{what}: {how_to_end(cluster.folder)}", unended=unended)
         files, now = Inputs.parse(digest).files, self.clock.now()
