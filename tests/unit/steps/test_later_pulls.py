@@ -23,6 +23,7 @@ from upgrader.steps.images.node_images import KINDS, needs_of
 from upgrader.steps.images.pull_images import PullImagesStep
 from upgrader.steps.images.puller_pod import LABELS
 from upgrader.steps.plan import Plan
+from upgrader.steps.playbook.plan import PlannedPlaybook
 from upgrader.steps.release.plan import Action, PlannedRelease
 
 CONTROLLER = "controller-1"
@@ -343,3 +344,12 @@ def test_a_run_keeps_little_of_a_thousand_nodes() -> None:
     needs = [needs_of(node, made.planned, FoundImages()) for node in nodes]
     assert len({id(each.node["status"]) for each in needs}) == len({id(each.pods[0]) for each in needs}) == 1
     assert {key for each in needs for key in each.node["status"]["nodeInfo"]} == set(KINDS)
+
+
+def test_nothing_waits_beside_a_playbook() -> None:
+    """One before kube-apiserver may drain or reboot workers, which pods without a controller hinder."""
+    whole, playbook = plan(), PlannedPlaybook(Path("/c/reboot.yml"), None)
+    made, _ = step(Cluster(30), Plan(whole.current, whole.target, (playbook, *whole.steps)))
+    assert made.later is None
+    behind, _ = step(Cluster(30), Plan(whole.current, whole.target, (*whole.steps, playbook)))
+    assert behind.later is not None

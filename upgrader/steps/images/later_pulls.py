@@ -21,6 +21,7 @@ from upgrader.steps.images.lacked_images import PulledImages, compare, lacking_n
 from upgrader.steps.images.node_images import KINDS, NodeNeeds
 from upgrader.steps.images.planned_images import PlannedPods
 from upgrader.steps.plan import Plan, planned_of
+from upgrader.steps.playbook.plan import PlannedPlaybook
 from upgrader.steps.release.plan import PlannedRelease
 from upgrader.wait_and_retry import may_be_repeated, retry
 
@@ -78,12 +79,19 @@ class LaterPulls:
         settings: ImageSettings,
         controllers: frozenset[str],
     ) -> LaterPulls | None:
-        """None where no later step needs any image, or kube-apiserver stays as it is: then nothing takes that time."""
+        """None where no later step needs any image, or kube-apiserver stays as it is: then nothing takes that time.
+
+        None, too, where a playbook comes before kube-apiserver: it may drain nodes, on which no pod may be then that
+        has no controller, or reboot them.
+        """
         changed = {step.name for step in planned_of(plan, PlannedRelease) if step.action != "unchanged"}
         names = [step.name for step in plan.steps]
         if RECOVERED_RELEASE not in changed:
             return None
-        behind = names[names.index(RECOVERED_RELEASE) + 1 :]
+        number = names.index(RECOVERED_RELEASE)
+        if any(isinstance(step, PlannedPlaybook) for step in plan.steps[:number]):
+            return None
+        behind = names[number + 1 :]
         if not {pods.step for pods in planned}.intersection(behind):
             return None
         return cls(behind[0], frozenset(behind), planned, kube, clock, settings, controllers)
