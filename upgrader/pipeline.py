@@ -113,7 +113,13 @@ class Beside(Protocol):
     def complete(self, note: Callable[[str], None], check: Callable[[], None]) -> None:
         """Wait for what is being done, do the rest, and prove that all is done. Raises UpgraderError.
 
-        `check` is called each second of the wait, and ends it by raising Interrupted.
+        `check` is called each second, and ends it by raising Interrupted.
+        """
+        ...
+
+    def end_if(self, stopped: Callable[[], bool]) -> None:
+        """Begin no more of it once `stopped` tells, to whichever thread asks, that the run won't begin that step: the
+        run may take minutes until it ends, and another process may have its lock by then.
         """
         ...
 

@@ -21,6 +21,7 @@ class Work:
     needed_by: str = "c"
     error: StepFailed | None = None
     meanwhile: Callable[[], None] = lambda: None
+    stopped: Callable[[], bool] = lambda: False
 
     def complete(self, note: Callable[[str], None], check: Callable[[], None]) -> None:
         self.diary.append("complete")
@@ -28,6 +29,9 @@ class Work:
         self.meanwhile()
         if self.error is not None:
             raise self.error
+
+    def end_if(self, stopped: Callable[[], bool]) -> None:
+        self.stopped = stopped
 
     def end(self, *, wait: bool) -> None:
         self.diary.append("end, and wait" if wait else "end")
@@ -107,3 +111,17 @@ def test_work_ends_with_a_run_that_breaks_off(bench: Bench, error: type[BaseExce
     with pytest.raises(error):
         run(bench.runner(), first, bench.step("b", on_apply=break_off), last)
     assert bench.diary[-1] == "end, and wait"
+
+
+def test_work_is_told_at_once_that_the_lock_is_lost(bench: Bench) -> None:
+    """While a step's gates are checked, nothing else of the run asks for minutes."""
+    work, told = Work(bench.diary), list[bool]()
+
+    def lose() -> None:
+        told.append(work.stopped())
+        bench.stop.forbid("another process has the lock")
+        told.append(work.stopped())
+
+    first, _, last = steps(bench, work)
+    run(bench.runner(), first, bench.step("b", on_apply=lose), last)
+    assert told == [False, True]

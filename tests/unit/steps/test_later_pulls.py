@@ -310,7 +310,9 @@ def test_run_that_is_stopped_waits_no_longer() -> None:
     assert pulling.wait(stretched(60))
     with pytest.raises(Interrupted):
         made.later.complete(asked.append, check)
-    assert asked == ["waiting until the workers have the images of step kubernetes"]
+    assert asked == [
+        "waiting until the workers have the images of step kubernetes: each has 600 s for it (images.deadline)"
+    ]
     stopped.set()
     made.later.end(wait=True)
     held.thread.join()
@@ -353,3 +355,105 @@ def test_nothing_waits_beside_a_playbook() -> None:
     assert made.later is None
     behind, _ = step(Cluster(30), Plan(whole.current, whole.target, (*whole.steps, playbook)))
     assert behind.later is not None
+
+
+def test_run_that_is_stopped_has_no_more_nodes_pull() -> None:
+    """Another process has taken the lock over, while this one checks gates for minutes: it is told at once."""
+    kube, stopped = Cluster(60), list[bool]()
+    made, held = begun(kube)
+    assert made.later is not None
+    made.later.end_if(lambda: bool(stopped))
+    before, real = len(kube.created), kube.create
+
+    def create(kind: Kind, manifest: KubeObject, namespace: str = "", **options: bool) -> KubeObject:
+        stopped.append(True)
+        return real(kind, manifest, namespace, **options)
+
+    kube.create = create  # type: ignore[method-assign]
+    held.run()
+    assert before < len(kube.created) <= before + 2  # two requests at a time
+    assert not kube.list(PODS)
+
+
+def test_resumed_run_can_be_stopped_while_its_workers_pull() -> None:
+    """A process without a thread has all of them pull: it can be stopped as one that waits, and leaves no pod."""
+    kube = Cluster(60)
+    made, _ = step(kube)
+    assert made.later is not None
+
+    def check() -> None:
+        if kube.created:
+            raise Interrupted("another process has the lock")
+
+    with pytest.raises(Interrupted):
+        made.later.complete(lambda _: None, check)
+    assert len(kube.created) <= 8 and not kube.list(PODS)  # eight requests at a time
+
+
+def test_process_without_the_lock_removes_no_pods() -> None:
+    """They may be those of the process that has taken it over."""
+    kube = Cluster(30)
+    made, _ = step(kube)
+    pod = {"metadata": {"name": "theirs", "namespace": "kube-system", "labels": LABELS}, "spec": {"containers": []}}
+    kube.put(PODS, pod)
+    assert made.later is not None
+
+    def check() -> None:
+        raise Interrupted("another process has the lock")
+
+    with pytest.raises(Interrupted):
+        made.later.complete(lambda _: None, check)
+    assert kube.get(PODS, "theirs", "kube-system") is not None
+
+
+def test_run_that_has_ended_does_not_wait_for_each_pod(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python waits for requests at its end: a hundred pods would take minutes where each delete gets no answer."""
+    monkeypatch.setattr("upgrader.steps.images.later_pulls._END_SECONDS", 0.0)
+    kube, deleted = Cluster(200), list[str]()
+    made, held = begun(kube)
+    hangs, answers = Event(), Event()
+
+    def delete(kind: Kind, name: str, namespace: str = "", **_: bool) -> None:
+        deleted.append(name)
+        hangs.set()
+        assert answers.wait(stretched(60))
+        raise ApiUnavailable("timed out")
+
+    kube.delete = delete  # type: ignore[method-assign]
+    assert held.thread is not None and made.later is not None
+    held.thread.start()
+    assert hangs.wait(stretched(60))
+    made.later.end(wait=True)
+    answers.set()
+    held.thread.join()
+    assert len(deleted) <= 2  # two requests at a time
+
+
+def test_wait_for_workers_tells_how_far_they_are() -> None:
+    """The images of a slow worker may take ten minutes, in which an operator asks what the run waits for."""
+    kube, clock, notes = Cluster(30), FakeClock(), list[str]()
+    made, held = step(kube, clock=clock)
+    assert made.later is not None
+
+    class Joined(Thread):
+        """It works once it is waited for."""
+
+        def join(self, timeout: float | None = None) -> None:
+            held.run()
+
+        def is_alive(self) -> bool:
+            return held.thread is None or held.thread.ident is None
+
+    def start(work: Callable[[], None]) -> Thread:
+        held(work)
+        return Joined()
+
+    made.later.start = start
+    made.apply(lambda _: None)
+    slow = clock.monotonic() + 20
+    kube.answer = lambda node, image: None if clock.monotonic() < slow else pulled(image)
+    made.later.complete(notes.append, lambda: None)
+    assert notes[0] == (
+        "waiting until the workers have the images of step kubernetes: each has 600 s for it (images.deadline)"
+    )
+    assert notes[1].startswith("0 of 20 nodes have their images; pulling on w010 (1 to go), ")

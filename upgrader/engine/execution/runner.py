@@ -161,6 +161,8 @@ class Runner:
 
     def _work(self, pipeline: Pipeline, first: Event) -> RunResult:
         self._beside = tuple(item.beside for item in pipeline.steps if item.beside is not None)
+        for each in self._beside:
+            each.end_if(lambda: self._stop.requested)
         try:
             return self._act(pipeline, first)
         finally:

@@ -88,6 +88,8 @@ class ImagePulls:
     note: Callable[[str], None]
     ended: Callable[[], bool] = lambda: False
     """Whether the nodes that haven't pulled yet are not to be asked any more."""
+    left_behind: Callable[[], bool] = lambda: False
+    """Whether the pods that are still there are left for `remove_pullers`: nothing waits for this any more."""
     requests_at_once: int = _REQUESTS_AT_ONCE
 
     def run(
@@ -112,6 +114,8 @@ class ImagePulls:
                     active[node] = _NodePull(node, pods, self.clock.monotonic())
                     begun.append(active[node])
                 self._create(begun)
+                if self.ended():
+                    break  # pods that were not created have not been deleted by others
                 # To remove the pods of many nodes, and create the next ones, may have taken as long.
                 self.clock.sleep(max(0.0, looked + _POLL_SECONDS - self.clock.monotonic()))
                 read = self._read(active)
@@ -276,7 +280,7 @@ class ImagePulls:
     def _end(self, pulls: list[_NodePull], active: dict[str, _NodePull]) -> None:
         """Remove the pods of these nodes, and wait for them no more."""
         pods = [(pod.namespace, pod.name) for pull in pulls for pod in pull.pods]
-        _remove(self.kube, pods, self.note, self.requests_at_once)
+        _remove(self.kube, pods, self.note, self.requests_at_once, self.left_behind)
         for pull in pulls:
             del active[pull.node]
 
@@ -288,10 +292,19 @@ def remove_pullers(kube: Kube, note: Callable[[str], None]) -> None:
 
 
 def _remove(
-    kube: Kube, pods: Sequence[tuple[str, str]], note: Callable[[str], None], at_once: int = _REQUESTS_AT_ONCE
+    kube: Kube,
+    pods: Sequence[tuple[str, str]],
+    note: Callable[[str], None],
+    at_once: int = _REQUESTS_AT_ONCE,
+    left_behind: Callable[[], bool] = lambda: False,
 ) -> None:
     """Each (namespace, name)."""
-    for (namespace, name), error in _failing(pods, lambda pod: kube.delete(PODS, pod[1], pod[0]), at_once):
+
+    def delete(pod: tuple[str, str]) -> None:
+        if not left_behind():
+            kube.delete(PODS, pod[1], pod[0])
+
+    for (namespace, name), error in _failing(pods, delete, at_once):
         note(f"pod {namespace}/{name} could not be deleted; the next run deletes it: {error.message}")
 
 

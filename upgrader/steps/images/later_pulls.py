@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from threading import Event, Thread
 
-from upgrader.errors import UpgraderError
+from upgrader.errors import Interrupted, UpgraderError
 from upgrader.model.found_images import FoundImages
 from upgrader.model.release import RECOVERED_RELEASE
 from upgrader.model.settings import ImageSettings
@@ -66,7 +66,12 @@ class LaterPulls:
     _pulled: PulledImages = field(default_factory=PulledImages)
     _complete: bool = False
     """Whether all nodes are known to have all images; what another process knew of that isn't."""
+    _stopped: Callable[[], bool] = lambda: False
     _ended: Event = field(default_factory=Event)
+    _left_behind: Event = field(default_factory=Event)
+    """Whether the pods that are still there are the next run's to remove."""
+    _said: str = ""
+    """How far the thread is."""
     _thread: Thread | None = None
 
     @classmethod
@@ -118,7 +123,13 @@ class LaterPulls:
         if self._complete:
             return
         pulls = ImagePulls(
-            self.kube, self.clock, self.settings, lambda _: None, self._ended.is_set, requests_at_once=_REQUESTS_AT_ONCE
+            self.kube,
+            self.clock,
+            self.settings,
+            self._say,
+            lambda: self._ended.is_set() or self._stopped(),
+            self._left_behind.is_set,
+            _REQUESTS_AT_ONCE,
         )
 
         def work() -> None:
@@ -137,26 +148,40 @@ class LaterPulls:
         if self._complete:
             return
         if self._thread is not None and self._thread.is_alive():
-            note(f"waiting until the workers have the images of step {self.needed_by}")
+            each = f"each has {self.settings.deadline_seconds:.0f} s for it (images.deadline)"
+            note(f"waiting until the workers have the images of step {self.needed_by}: {each}")
+            said = ""
             while self._thread.is_alive():
                 check()
                 self._thread.join(_CHECK_SECONDS)
+                if self._said != said:
+                    note(said := self._said)
         # kube-apiserver was replaced just now: one answer that is lost is no reason to take it back.
-        left, found = retry(self.clock, lambda: self._left(note), pause=_pause, seconds=_API_SECONDS)
-        pulls = ImagePulls(self.kube, self.clock, self.settings, note)
+        left, found = retry(self.clock, lambda: self._left(note, check), pause=_pause, seconds=_API_SECONDS)
+        pulls = ImagePulls(self.kube, self.clock, self.settings, note, lambda: _interrupts(check))
         pull(pulls, left, self.settings.at_once(len(left)), self._pulled)
+        check()  # it may have ended what was pulled
         self._pulled.tell(found)
         compare(found, lambda _: None)
         self._pulled, self._complete = PulledImages(), True  # of a thousand nodes, nothing of it is needed any more
         note("all images are on their nodes")
+
+    def end_if(self, stopped: Callable[[], bool]) -> None:
+        """See `pipeline.Beside`."""
+        self._stopped = stopped
 
     def end(self, *, wait: bool) -> None:
         """See `pipeline.Beside`."""
         self._ended.set()
         if wait and self._thread is not None:
             self._thread.join(_END_SECONDS)
+            self._left_behind.set()  # Python waits for requests at its end, and an API may answer none of a hundred
 
-    def _left(self, note: Callable[[str], None]) -> tuple[list[NodeNeeds], FoundImages]:
+    def _say(self, text: str) -> None:
+        self._said = text
+
+    def _left(self, note: Callable[[str], None], check: Callable[[], None]) -> tuple[list[NodeNeeds], FoundImages]:
+        check()  # without the lock, the pods are another process's
         remove_pullers(self.kube, note)
         found = FoundImages()
         lacking = (self._pulled.left_of(needs) for needs in lacking_nodes(self.kube, self.planned, found, note))
@@ -171,6 +196,15 @@ class LaterPulls:
 
 def _pause(error: Exception) -> float | None:
     return _RETRY_SECONDS if may_be_repeated(error) else None
+
+
+def _interrupts(check: Callable[[], None]) -> bool:
+    """Whether it does, told without an exception: the pods are removed first."""
+    try:
+        check()
+    except Interrupted:
+        return True
+    return False
 
 
 def _kind(needs: NodeNeeds) -> tuple[Collection[str], ...]:
