@@ -125,3 +125,16 @@ def test_work_is_told_at_once_that_the_lock_is_lost(bench: Bench) -> None:
     first, _, last = steps(bench, work)
     run(bench.runner(), first, bench.step("b", on_apply=lose), last)
     assert told == [False, True]
+
+
+def test_work_that_fails_without_the_lock_fails_nothing(bench: Bench) -> None:
+    """The process that took it over has removed what this one waited for: the step is its to begin, or to fail."""
+    work, lost = Work(bench.diary, error=StepFailed("its pod was deleted")), list[bool]()
+    work.meanwhile = lambda: lost.append(True)
+
+    def confirm() -> None:
+        if lost:
+            bench.stop.forbid("another process has the lock")
+
+    assert run(bench.runner(confirm_lock=confirm), *steps(bench, work)).outcome == "interrupted"
+    assert not any(isinstance(event, StepEnded) and event.step == "c" for event in bench.recorder.events)

@@ -282,16 +282,24 @@ class Runner:
     def _begin(self, item: PipelineStep, began: float) -> None:
         for each in self._beside:
             if each.needed_by == item.step.name:
-                each.complete(self._note, self._end_if_asked)
-                # That may have taken minutes, and nothing of this step is begun.
-                self._confirm_lock()
-                self._end_if_asked()
+                self._complete_beside(each)
         if item.may_begin is not None:
             item.may_begin()
         point = self._read(item, item.step.capture, lambda: self._stop.check(safe=True))
         ahead = self._clock_ahead() if point is not None and point.release == RECOVERED_RELEASE else None
         self._emit(StepStarted(item.step.name, item.step.summary(), point, item.prepares, ahead))
         self._apply(item, began)
+
+    def _complete_beside(self, work: Beside) -> None:
+        """That may take minutes, and nothing of the step is begun: so nothing of it fails once the lock is lost."""
+        try:
+            work.complete(self._note, self._end_if_asked)
+        except StepFailed:
+            self._confirm_lock()
+            self._end_if_asked()
+            raise
+        self._confirm_lock()
+        self._end_if_asked()
 
     def _complete(self, item: PipelineStep, began: float) -> None:
         """Inspect first: the change may be in place already, or still in progress."""
