@@ -457,3 +457,12 @@ def test_wait_for_workers_tells_how_far_they_are() -> None:
         "waiting until the workers have the images of step kubernetes: each has 600 s for it (images.deadline)"
     )
     assert notes[1].startswith("0 of 20 nodes have their images; pulling on w010 (1 to go), ")
+
+
+def test_resumed_run_needs_no_image_of_steps_that_have_passed() -> None:
+    """What runs already is pulled by no node again: a registry that lacks it by now takes nothing back."""
+    kube = Cluster(30)
+    made, _ = step(kube, plan(early=GUARD))
+    kube.answer = lambda node, image: pulled(image) if image == PROXY else waiting("ErrImagePull", "not found")
+    assert complete(made)[-1] == "all images are on their nodes"
+    assert all(images == [PROXY] for images in kube.asked_of.values()) and len(kube.asked_of) == 31

@@ -184,7 +184,8 @@ class LaterPulls:
         check()  # without the lock, the pods are another process's
         remove_pullers(self.kube, note)
         found = FoundImages()
-        lacking = (self._pulled.left_of(needs) for needs in lacking_nodes(self.kube, self.planned, found, note))
+        planned = [pods for pods in self.planned if pods.step in self.steps]  # the pods of the others are there
+        lacking = (self._pulled.left_of(needs) for needs in lacking_nodes(self.kube, planned, found, note))
         return [needs for needs in lacking if needs.pods], found
 
     def _now(self, needs: NodeNeeds) -> NodeNeeds:
