@@ -168,3 +168,31 @@ def test_lists_of_packages_are_updated_once_in_a_playbook(found: dict[str, Any] 
     condition = task("runtime_stage_packages", "Update the lists of packages")["when"]
     facts = {**FACTS, **({"node_lists": found} if found else {})}
     assert template("{{ " + condition + " }}", **facts) is updates
+
+
+@pytest.mark.parametrize(("version", "installed"), [("1.37.1-1", "1.36.3-0"), ("1.37.1-1.1", "1.36.3-1.1")])
+def test_short_version_is_found(node: Node, version: str, installed: str) -> None:
+    """`apt-cache madison` pads versions to ten characters, such as those of a mirror that builds its own packages."""
+    rows = (f"{name:>10} | {each:>10} | https://mirror  Packages" for name in NAMES for each in (version, installed))
+    facts = {"node_madison": {"stdout": "\n".join(rows)}, "node_installed": dict.fromkeys(NAMES, installed)}
+    check = "Check that the repositories have the new and the installed version"
+    assert all(complaint("download_packages", check, **{**FACTS, **facts, "item": name}) == "" for name in NAMES)
+    assert node.run("download_packages", "Download the packages, and extract the programs", **facts) == 0
+    assert node.log.read_text().splitlines()[0].endswith(" ".join(f"{name}={version}" for name in NAMES))
+
+
+def test_short_version_of_containerd_is_found() -> None:
+    """As `containerd.io` of Docker's repository has one."""
+    rows = (f"containerd.io | {each:>10} | https://mirror  Packages" for each in ("1.7.28-1", "1.7.27-1"))
+    facts = {
+        "node_containerd_madison": {"stdout": "\n".join(rows)},
+        "node_containerd_package": "containerd.io",
+        "node_containerd_installed": {"containerd.io": "1.7.27-1"},
+        "node_container_runtime": {"version": "1.7.28"},
+    }
+    check = "Check that the repositories have the new and the installed version"
+    assert complaint("runtime_stage_packages", check, **{**FACTS, **facts}) == ""
+    download = template(
+        task("runtime_stage_packages", "Download the new package")["ansible.builtin.shell"]["cmd"], **{**FACTS, **facts}
+    )
+    assert "containerd.io=1.7.28-1 " in " ".join(download.split()) + " "
