@@ -30,8 +30,9 @@ FACTS: dict[str, Any] = {
 }
 _APT = """#!/bin/sh
 echo "apt-get $*" >> "$LOG"
-test "$1" = download || exit 0
+case $1 in download|install) ;; *) exit 0 ;; esac
 test ! -e "$LOG.stale" || { rm "$LOG.stale"; exit 100; }
+test "$1" = download || exit 0
 for each; do
   case $each in *::*) ;; *=*) echo "$each" > "${each%%=*}_${each#*=}_amd64.deb" ;; esac
 done
@@ -196,3 +197,24 @@ def test_short_version_of_containerd_is_found() -> None:
         task("runtime_stage_packages", "Download the new package")["ansible.builtin.shell"]["cmd"], **{**FACTS, **facts}
     )
     assert "containerd.io=1.7.28-1 " in " ".join(download.split()) + " "
+
+
+def test_installation_updates_lists_that_are_too_old_for_a_dependency(node: Node) -> None:
+    """What the new packages depend on isn't staged, and an upgrade no longer updates the lists before it."""
+    name, update = "Install the packages", "apt-get update --quiet -o Acquire::Retries=3"
+    node.download()
+    node.log.unlink()
+    assert node.run("put_packages", name) == 0
+    (install,) = node.log.read_text().splitlines()
+    assert install.startswith("apt-get install") and "./kubelet_1.37.1-1.2_amd64.deb" in install
+    Path(f"{node.log}.stale").touch()
+    assert node.run("put_packages", name) == 0
+    assert node.log.read_text().splitlines()[1:] == [install, update, install]
+
+
+def test_simulated_installation_updates_nothing(node: Node) -> None:
+    """Check mode changes nothing, so that the lists stay as they are."""
+    Path(f"{node.log}.stale").touch()
+    assert node.run("put_packages", "Install the packages", ansible_check_mode=True) != 0
+    (install,) = node.log.read_text().splitlines()
+    assert install.endswith("--simulate") and "kubelet=1.37.1-*" in install
