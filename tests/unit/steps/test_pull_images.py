@@ -482,6 +482,26 @@ def test_pod_that_someone_deletes() -> None:
     assert "was deleted before n1 had pulled its images" in fail(kube).message
 
 
+def test_pod_that_is_evicted_is_made_once_more() -> None:
+    """An autoscaler drains a node before it removes it, or a machine is replaced under its name: no fault."""
+    kube, evicted = Kubelets("n1", "n2"), list[str]()
+    real = kube.create
+
+    def create(kind: Kind, manifest: KubeObject, namespace: str = "", **options: bool) -> KubeObject:
+        done = real(kind, manifest, namespace, **options)
+        if not evicted and manifest["spec"]["nodeName"] == "n1":
+            evicted.append(manifest["metadata"]["name"])
+            kube.delete(kind, evicted[0], namespace)
+        return done
+
+    kube.create = create  # type: ignore[method-assign]
+    notes = apply(kube)
+    nodes = [pod["spec"]["nodeName"] for pod in kube.created]
+    assert sorted(nodes) == ["n1", "n1", "n2"] and len({pod["metadata"]["name"] for pod in kube.created}) == 3
+    assert f"pod kube-system/{evicted[0]} was deleted before n1 had pulled its images: it is made once more" in notes
+    assert not kube.list(PODS)
+
+
 def test_api_that_is_away_for_a_moment_is_waited_for() -> None:
     """Nothing is changed yet: there is no hurry. A pod that was created with its answer lost is the same pod."""
     kube, clock = Kubelets("n1"), FakeClock()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import TypeVar
 
@@ -20,6 +20,7 @@ from upgrader.steps.images.puller_pod import (
     has_no_place,
     image_statuses,
     manifest,
+    new_name,
     refusal,
 )
 from upgrader.wait_and_retry import may_be_repeated, retry
@@ -72,6 +73,10 @@ class _NodePull:
     last: dict[tuple[str, str], ImageStatus] = field(default_factory=dict)
     skipped: str = ""
     """Why the node is asked no more, which says nothing of its images; "" while it is asked."""
+    again: bool = False
+    """Whether a pod of it was deleted before: an autoscaler may drain the node once; twice, it was something else."""
+    deleted: str = ""
+    """Which pod was deleted; "": none."""
 
     def missing(self) -> list[ImageStatus]:
         """What is not there yet."""
@@ -104,14 +109,14 @@ class ImagePulls:
         `at_once`: how many nodes pull at the same time. A node that goes away meanwhile, or has no place for the pod,
         is noted, and says nothing. Leaves no pod behind, but where the API doesn't answer: `remove_pullers` finds it.
         """
-        waiting, active = list(nodes.items())[::-1], dict[str, _NodePull]()
+        waiting, active, again = list(nodes.items())[::-1], dict[str, _NodePull](), set[str]()
         noted = looked = self.clock.monotonic()
         try:
             while (waiting or active) and not self.ended():
                 begun = []
                 while waiting and len(active) < at_once:
                     node, pods = waiting.pop()
-                    active[node] = _NodePull(node, pods, self.clock.monotonic())
+                    active[node] = _NodePull(node, pods, self.clock.monotonic(), again=node in again)
                     begun.append(active[node])
                 self._create(begun)
                 if self.ended():
@@ -120,6 +125,13 @@ class ImagePulls:
                 self.clock.sleep(max(0.0, looked + _POLL_SECONDS - self.clock.monotonic()))
                 read = self._read(active)
                 looked = self.clock.monotonic()
+                deleted = [pull for pull in active.values() if pull.deleted and not pull.skipped]
+                self._end(deleted, active)
+                for pull in deleted:
+                    self.note(f"{pull.deleted}: it is made once more")
+                    again.add(pull.node)
+                    # Last of all: by then its node may be gone, or another one.
+                    waiting.insert(0, (pull.node, tuple(replace(pod, name=new_name()) for pod in pull.pods)))
                 ended = [pull for pull in active.values() if not pull.missing() and pull.last]
                 for pull in ended:
                     found(pull.node, pull.last.values())
@@ -198,6 +210,9 @@ class ImagePulls:
             if pull.skipped:
                 return
             what = f"pod {pod.namespace}/{pod.name} was deleted before {pod.node} had pulled its images"
+            if not pull.again:
+                pull.deleted = what
+                return
             raise StepFailed(what, remedy="Find out who deleted it (the API's audit log), and run again.")
         now = self.clock.monotonic()
         for status in image_statuses(pod, found):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -13,7 +12,7 @@ from upgrader.ports import Kind, Kube
 from upgrader.steps.images.image_pulls import ImagePulls
 from upgrader.steps.images.node_images import NodeNeeds, needs_of, not_ready
 from upgrader.steps.images.planned_images import PlannedPods
-from upgrader.steps.images.puller_pod import ImageStatus, PullerPod
+from upgrader.steps.images.puller_pod import ImageStatus, PullerPod, new_name
 
 __all__ = ["PulledImages", "compare", "lacking_nodes", "pull"]
 
@@ -125,7 +124,7 @@ def _pods_for(needs: NodeNeeds) -> Iterator[PullerPod]:
         groups.setdefault(key, []).append(pods)
     for (namespace, account, pull_secrets, runtime_class), several in groups.items():
         yield PullerPod(
-            f"upgrader-image-puller-{secrets.token_hex(4)}",
+            new_name(),
             needs.name,
             namespace,
             account,

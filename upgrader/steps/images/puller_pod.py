@@ -7,6 +7,7 @@ well. The container then fails to start, which it can only once its image is the
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -14,7 +15,7 @@ from typing import Any, Literal
 from upgrader.ports import KubeObject
 from upgrader.steps.images.planned_images import WantedImage
 
-__all__ = ["LABELS", "ImageStatus", "PullerPod", "has_no_place", "image_statuses", "manifest", "refusal"]
+__all__ = ["LABELS", "ImageStatus", "PullerPod", "has_no_place", "image_statuses", "manifest", "new_name", "refusal"]
 
 LABELS = {"app.kubernetes.io/name": "upgrader-image-puller", "app.kubernetes.io/managed-by": "upgrader"}
 
@@ -78,6 +79,11 @@ class ImageStatus:
     message: str = ""
     image_id: str = ""
     """As the container runtime names it: `REPOSITORY@sha256:…`, or the image's own ID; "" if it doesn't report one."""
+
+
+def new_name() -> str:
+    """A name that no other pod has."""
+    return f"upgrader-image-puller-{secrets.token_hex(4)}"
 
 
 def manifest(pod: PullerPod, *, seconds: float) -> KubeObject:
