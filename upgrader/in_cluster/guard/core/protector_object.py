@@ -6,6 +6,8 @@ object is believed, as what it protects isn't known.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -15,7 +17,7 @@ from upgrader.in_cluster.guard.core.admission_history import bucket
 from upgrader.in_cluster.guard.core.protector import Cell, Counts, Protector, Tuning
 from upgrader.in_cluster.guard.core.selectors import Selector
 
-__all__ = ["InvalidProtector", "corrected", "read", "status"]
+__all__ = ["InvalidProtector", "corrected", "digest_of_status", "read", "status"]
 
 _MOST_SINGLE, _LEAST_RATE = 200, 0.1
 """What a PodProtector's own tuning reaches: deletions that are recorded one by one, some 800 bytes each; seconds."""
@@ -53,6 +55,11 @@ def corrected(item: Mapping[str, Any], defaults: Tuning) -> tuple[Protector, Map
             continue
         found[cell.name] = cell
     return replace(protector, cells=tuple(found[name] for name in sorted(found))), before
+
+
+def digest_of_status(item: Mapping[str, Any]) -> str:
+    """By which two states of a status are told apart, whatever is in it."""
+    return hashlib.sha256(json.dumps(item.get("status"), sort_keys=True).encode()).hexdigest()
 
 
 def _read(item: Mapping[str, Any], defaults: Tuning) -> Protector:

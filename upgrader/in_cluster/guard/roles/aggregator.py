@@ -20,7 +20,7 @@ from upgrader.in_cluster.guard.core.admission_history import Bucket
 from upgrader.in_cluster.guard.core.aggregation import Aggregate, Seen, aggregate
 from upgrader.in_cluster.guard.core.ledger import SETTLED_AFTER
 from upgrader.in_cluster.guard.core.protector import Cell, Protector
-from upgrader.in_cluster.guard.core.protector_object import InvalidProtector, status
+from upgrader.in_cluster.guard.core.protector_object import InvalidProtector, digest_of_status, status
 from upgrader.in_cluster.guard.core.selectors import Selector
 from upgrader.in_cluster.guard.core.workloads import Pod
 from upgrader.in_cluster.guard.guard_errors import ApiAway, ApiRefused, Conflict, NotFound
@@ -87,8 +87,8 @@ class Aggregator:
         self._noticed: dict[Key, dict[tuple[str, frozenset[str]], float]] = {}
         self._members: dict[Key, tuple[Selector, dict[str, Pod]]] = {}
         """The cached pods that each protector counts, with its selector: no protector has to search all pods."""
-        self._broken: dict[Key, float] = {}
-        """The protectors whose status can't be read, and since when that is known."""
+        self._broken: dict[Key, tuple[str, float]] = {}
+        """The protectors whose status can't be read, with its digest, and since when that is known."""
         self._became_ready: dict[str, float] = {}
         self._left: OrderedDict[str, float] = OrderedDict()
         """The pods of which the API has said that they are gone, or go, and when: the cache may not know it yet."""
@@ -160,7 +160,7 @@ class Aggregator:
             self._became_ready[after.uid] = self._clock()
 
     def _protector_changed(self, key: Key) -> None:
-        if key in self._protectors.with_unreadable_status():
+        if self._protectors.unreadable_status(key):
             self._queue.add(key)
         else:
             self._broken.pop(key, None)
@@ -244,15 +244,23 @@ class Aggregator:
     async def _correct(self, key: Key) -> None:
         """Write a status anew that can't be read: while it is there, no webhook allows a deletion, so that after a
         while none is left of those that were allowed before.
+
+        Where it changes, a webhook of another version may read it, and have allowed a deletion: the while begins again.
         """
-        if key not in self._protectors.with_unreadable_status():
+        digest = self._protectors.unreadable_status(key)
+        if not digest:
             return
-        left = SETTLED_AFTER - (self._clock() - self._broken.setdefault(key, self._clock()))
+        known, since = self._broken.get(key, ("", 0.0))
+        if known != digest:
+            since = self._clock()
+            self._broken[key] = digest, since
+        left = SETTLED_AFTER - (self._clock() - since)
         if left > 0:
             self._queue.add(key, left)
             return
         item = await self._core.get(POD_PROTECTORS, key[1], key[0])
-        if item is None:
+        if item is None or digest_of_status(item) != digest:  # the watch is going to show it
+            self._queue.add(key, SETTLED_AFTER)
             return
         try:
             self._protectors.read(item)

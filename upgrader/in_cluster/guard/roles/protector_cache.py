@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from upgrader.in_cluster.guard.core.label_index import SelectorIndex
 from upgrader.in_cluster.guard.core.protector import Protector, Tuning
-from upgrader.in_cluster.guard.core.protector_object import corrected, read
+from upgrader.in_cluster.guard.core.protector_object import corrected, digest_of_status, read
 from upgrader.in_cluster.guard.logs import LOG
 from upgrader.in_cluster.guard.runtime.api_client import Api
 from upgrader.in_cluster.guard.runtime.informer import Informer, Key, version_of
@@ -40,18 +40,18 @@ class Held:
 class Unreadable:
     """A PodProtector that can't be read, and why: it isn't known which pods of its namespace it selects.
 
-    `status_only`: its spec can be read, so that guard corrects it.
+    `status`: the digest of its status, if its spec can be read, so that guard corrects it.
     """
 
     namespace: str
     name: str
     why: str
-    status_only: bool = False
+    status: str = field(default="", compare=False)
 
     def __str__(self) -> str:
         remedy = "correct it, or delete it"
-        if self.status_only:
-            remedy = "the aggregator writes its status anew, a minute after it has seen it"
+        if self.status:
+            remedy = "the aggregator writes its status anew, a minute after its last change"
         return f"PodProtector {self.namespace}/{self.name} can't be read: {self.why}; {remedy}"
 
 
@@ -104,7 +104,12 @@ class ProtectorCache:
     def with_unreadable_status(self) -> list[Key]:
         """Those of which nothing but the status can't be read."""
         found = (each for names in self._unreadable.values() for each in names.values())
-        return [(each.namespace, each.name) for each in found if each.status_only]
+        return [(each.namespace, each.name) for each in found if each.status]
+
+    def unreadable_status(self, key: Key) -> str:
+        """The digest of the status that alone can't be read; "" if it can, or more can't."""
+        found = self._unreadable.get(key[0], {}).get(key[1])
+        return found.status if found is not None else ""
 
     def __iter__(self) -> Iterator[Held]:
         return (held for names in self._held.values() for held in names.values())
@@ -129,15 +134,16 @@ class ProtectorCache:
             return Held(_needed(item), protector)
         except ValueError as error:
             meta = item["metadata"]
-            return Unreadable(meta.get("namespace", ""), meta["name"], str(error), self._is_correctable(item))
+            return Unreadable(meta.get("namespace", ""), meta["name"], str(error), self._correctable(item))
 
-    def _is_correctable(self, item: Object) -> bool:
+    def _correctable(self, item: Object) -> str:
+        """The digest of the status that alone can't be read."""
         try:
             corrected(item, self._defaults)
             _needed(item)
-        except ValueError:
-            return False
-        return True
+            return digest_of_status(item)
+        except (ValueError, RecursionError):  # nested too deeply
+            return ""
 
     def _set(self, before: Held | Unreadable | None, after: Held | Unreadable | None) -> None:
         found = after or before
