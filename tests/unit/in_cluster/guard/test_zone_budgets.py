@@ -113,14 +113,20 @@ def test_a_dry_run_of_an_eviction_reserves_nothing() -> None:
     run(test)
 
 
-@pytest.mark.parametrize("wanted", [{"uid": "former"}, {"resourceVersion": "1"}])
-def test_an_eviction_of_another_state_of_the_pod_takes_no_place(wanted: dict[str, str]) -> None:
-    """The API server refuses it itself, after all webhooks: for a minute, no other zone's pod could go."""
+@pytest.mark.parametrize(
+    "wanted", [{"uid": "former"}, {"uid": ""}, {"resourceVersion": "1"}, {"resourceVersion": "99999"}]
+)
+def test_an_eviction_of_another_state_of_the_pod_takes_no_place_and_is_refused(wanted: dict[str, str]) -> None:
+    """The API server would refuse it itself, after all webhooks: for a minute, no other zone's pod could go. But a
+    resourceVersion may also be one that the pod is going to have, which a client can guess, or bring about: it would
+    have gone without a place.
+    """
 
     async def test(world: World) -> None:
         body = {"deleteOptions": {"preconditions": wanted}}
-        (warning,) = (await world.budgets.evict(review("a-0", object=body))).warnings
-        assert next(iter(wanted.values())) in warning and world.reserved() == set()
+        refused = await world.budgets.evict(review("a-0", object=body))
+        assert (refused.code, next(iter(wanted.values())) in refused.message) == (409, True)
+        assert world.reserved() == set()
         assert (await world.budgets.evict(review("b-0"))).allowed
 
     run(test)
@@ -146,16 +152,28 @@ def test_of_many_requests_of_rollouts_none_becomes_an_eviction(rollouts: int, ev
 
 
 def test_what_is_none_of_ours_is_let_through() -> None:
-    """A namespace without budgets isn't even read; a pod that isn't there, or in no budget, takes no place."""
+    """A namespace without budgets isn't even read; a pod in no budget takes no place."""
 
     async def test(world: World) -> None:
         assert (await world.budgets.evict(review("x", "elsewhere"))).warnings
-        assert (await world.budgets.evict(review("x"))).warnings == ("the pod doesn't exist",)
         free = pod("c")
         world.api.put(PODS, free, "shop")
         assert (await world.budgets.evict(review("c-0"))).allowed and world.counted("pod-not-in-scope", "200")
-        assert world.reserved() == set() and world.counted("pod-not-found", "200")
+        assert world.reserved() == set()
         assert (await world.budgets.evict(review("a-0", operation="DELETE"))).code == 400
+
+    run(test)
+
+
+def test_an_eviction_of_a_pod_that_is_gone_is_404_as_from_the_api_server() -> None:
+    """A StatefulSet's next pod has its name: an eviction that were allowed, and is held up by another webhook until
+    that pod is Ready, would delete it without a place.
+    """
+
+    async def test(world: World) -> None:
+        gone = await world.budgets.evict(review("x"))
+        assert (gone.code, gone.reason) == (404, "NotFound") and "shop/x" in gone.message
+        assert world.reserved() == set() and world.counted("pod-not-found", "404")
 
     run(test)
 

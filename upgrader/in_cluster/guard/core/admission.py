@@ -186,8 +186,9 @@ def _evicts_nothing(request: Mapping[str, Any], new: Mapping[str, Any] | None) -
 def unmet_precondition(request: AdmissionRequest, item: Mapping[str, Any]) -> str:
     """What the pod of an eviction should have and doesn't, such as "the UID …"; "" if nothing. `item`: the API's pod.
 
-    The API server looks at an eviction's preconditions after it has asked all webhooks. As no pod gets a UID or
-    resourceVersion back that it had before, it is certain that it refuses. Before a deletion, it looks first.
+    The API server looks at an eviction's preconditions after it has asked all webhooks. No pod gets a UID or
+    resourceVersion back that it had before; but one that it is going to have can be guessed. So it has to be refused at
+    once. Before a deletion, the API server looks first.
     """
     options = (request.object or {}).get("deleteOptions") if request.subresource == "eviction" else None
     wanted = options.get("preconditions") if isinstance(options, dict) else None

@@ -139,10 +139,8 @@ def misdirected(request: AdmissionRequest) -> Answer | None:
     return None
 
 
-def budget_of(pod: Pod | None, budgets: Iterable[ZoneBudget | InvalidBudget]) -> ZoneBudget | Judgement:
-    """The budget to be asked about a pod, or what is answered without one. `pod`: None when the API has none."""
-    if pod is None:
-        return Judgement(allow("the pod doesn't exist"), "pod-not-found")
+def budget_of(pod: Pod, budgets: Iterable[ZoneBudget | InvalidBudget]) -> ZoneBudget | Judgement:
+    """The budget to be asked about a pod, or what is answered without one."""
     if pod.terminating or pod.finished:
         return _not_running()
     mine = [b for b in budgets if b.namespace == pod.namespace and _selects(b.selector, pod.labels)]

@@ -7,7 +7,15 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import replace
 
-from upgrader.in_cluster.guard.core.admission import AdmissionRequest, Answer, allow, unmet_precondition
+from upgrader.in_cluster.guard.core.admission import (
+    CONFLICT,
+    NOT_FOUND,
+    AdmissionRequest,
+    Answer,
+    allow,
+    deny,
+    unmet_precondition,
+)
 from upgrader.in_cluster.guard.core.ledger import OF_ROLLOUTS, Judgement, Request, Reservation, settled
 from upgrader.in_cluster.guard.core.workloads import pod
 from upgrader.in_cluster.guard.core.zone_budget import budget_of, misdirected, validate
@@ -109,10 +117,13 @@ class ZoneBudgets:
             return Judgement(allow(), "pod-not-in-scope")
         # Any client can send a request: only the pod in the API counts.
         found = await self._api.get(PODS, request.name, namespace)
+        # The API server's own answers, said now: it looks later, when the name may have another pod, or the pod another
+        # resourceVersion.
         if found is None:
-            return Judgement(allow("the pod doesn't exist"), "pod-not-found")
-        if unmet := unmet_precondition(request, found):  # the API server itself refuses it
-            return Judgement(allow(f"the pod doesn't have {unmet}"), "pod-not-found")
+            return Judgement(deny(NOT_FOUND, f"pod {namespace}/{request.name} doesn't exist"), "pod-not-found")
+        if unmet := unmet_precondition(request, found):
+            what = f"pod {namespace}/{request.name} doesn't have {unmet}, which the eviction requires"
+            return Judgement(deny(CONFLICT, what), "pod-not-found")
         return await self._judged(Request(request.uid, pod(found), request.dry_run))
 
     async def _judged(self, request: Request) -> Judgement:

@@ -258,9 +258,9 @@ def test_a_pending_pod_goes_and_is_reserved() -> None:
     assert _code(_ask(f"{B}-0", WHOLE, _budget(), _reserved(f"{A}-0"))) == (429, f"1 pod not ready in {A}")
 
 
-def test_a_pod_that_is_not_there_or_in_no_scope_is_allowed() -> None:
-    """The API server answers 404 itself; another group's budget doesn't matter, nor another namespace's."""
-    for pod in (None, member("other-0", labels={}), member(f"{A}-0", namespace="elsewhere")):
+def test_a_pod_that_is_in_no_scope_is_allowed() -> None:
+    """Another group's budget doesn't matter, nor another namespace's."""
+    for pod in (member("other-0", labels={}), member(f"{A}-0", namespace="elsewhere")):
         answer = budget_of(pod, [_budget()])
         assert isinstance(answer, Judgement) and answer.answer.allowed
     assert budget_of(member(f"{A}-0"), [_budget()]) == _budget()
