@@ -3,6 +3,9 @@
 When there are too many, the oldest are put into one. What is left of them is their number and their UIDs. None may be
 forgotten, so the sum of all counters stays the same: a bucket that counted less would let more pods go. Without the
 UIDs, a second request for the same pod would take a second place, and no pod could be struck off as it goes.
+
+An eviction is of a name: one that hangs may delete the next pod of that name. So its pod keeps its own bucket before
+all others.
 """
 
 from __future__ import annotations
@@ -13,12 +16,16 @@ from typing import Any
 
 from upgrader.contract.times import micro_timestamp, seconds_of
 
-__all__ = ["Bucket", "bucket", "compacted", "given_back", "reserved", "total", "without"]
+__all__ = ["OF_EVICTIONS", "Bucket", "bucket", "compacted", "given_back", "reserved", "total", "without"]
 
+OF_EVICTIONS = "eviction-"
+"""The prefix of the ids of evictions of a pod whose name may come again."""
 _MOST_REQUESTS = 16
 """Of one pod, that are kept by name."""
 _MOST_UIDS = 2000
 """In a bucket of many: about 80 KB. Of more, their number is kept."""
+_MOST_EVICTED = 200
+"""Evicted pods that have their own buckets, whatever the threshold is."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +53,18 @@ class Bucket:
     def known(self) -> frozenset[str]:
         """The UIDs of its pods, as far as they are known."""
         return frozenset({self.uid}) if self.uid else self.uids
+
+    @property
+    def evicted(self) -> bool:
+        """Whether one of the requests is an eviction of a pod whose name may come again."""
+        return any(each.startswith(OF_EVICTIONS) for each in self.requests)
+
+    @property
+    def may_hang(self) -> bool:
+        """Whether an eviction may be left when the pod is gone, which deletes whatever pod has the name by then.
+        Deletions are of a UID: the API server asks about one that takes effect at once twice.
+        """
+        return self.evicted and len(self.requests) > 1 and bool(self.uid)
 
     @property
     def unknown(self) -> int:
@@ -101,14 +120,16 @@ def total(buckets: Iterable[Bucket]) -> int:
 
 
 def compacted(buckets: Iterable[Bucket], threshold: int, request: str = "") -> tuple[Bucket, ...]:
-    """The same deletions in at most `threshold` buckets of one pod, the youngest, and one of all older ones.
+    """The same deletions in at most `threshold` buckets of one pod, the youngest, and one of all older ones; but up to
+    `_MOST_EVICTED` evicted pods keep theirs.
 
     `request`: the one that is reserved now. A pod that is asked for again may be put to the others at once, which by
     their number and their UIDs looks as if nothing had happened, and by their times too where clocks differ.
     """
-    ordered = sorted(buckets, key=lambda b: (b.start, b.uid))
+    ordered = sorted(buckets, key=lambda b: (b.evicted, b.start, b.uid))
     singles, old = [b for b in ordered if b.uid], [b for b in ordered if not b.uid]
-    excess = max(0, len(singles) - threshold)
+    evicted = sum(b.evicted for b in singles)
+    excess = max(0, len(singles) - max(threshold, min(evicted, _MOST_EVICTED)))
     if excess or len(old) > 1:
         old += singles[:excess]
         uids = sorted(uid for b in old for uid in b.known)
@@ -122,8 +143,8 @@ def reserved(buckets: tuple[Bucket, ...], uid: str, name: str, request: str, now
     """The buckets with this pod's deletion allowed to this request, besides those that it was allowed to before.
 
     A controller whose deletion another webhook refuses may retry for days. So that this doesn't fill the status, many
-    requests lose their IDs, and the pod is then freed by no single request. A pod of a bucket of many gets its own
-    bucket.
+    requests lose their IDs, but not whether they are evictions, and the pod is then freed by no single request. A pod
+    of a bucket of many gets its own bucket.
     """
     if not any(b.uid == uid for b in buckets):
         nameless = {""} if any(uid in b.uids for b in buckets) else set[str]()
@@ -134,9 +155,9 @@ def reserved(buckets: tuple[Bucket, ...], uid: str, name: str, request: str, now
 def _with(requests: frozenset[str], request: str) -> frozenset[str]:
     if not requests:
         return frozenset({"", request})  # by Podseidon, which doesn't say to which request
-    if request in requests or len(requests) < _MOST_REQUESTS:
-        return requests | {request}
-    return frozenset({"", request})
+    if request not in requests and len(requests) >= _MOST_REQUESTS:
+        requests = frozenset(OF_EVICTIONS if each.startswith(OF_EVICTIONS) else "" for each in requests)
+    return requests | {request}
 
 
 def given_back(buckets: tuple[Bucket, ...], uid: str, requests: Collection[str]) -> tuple[Bucket, ...]:

@@ -2,10 +2,10 @@
 
 Counts and buckets change in one write: a bucket goes when its pod no longer counts, or when it is certain that it won't
 go. A pod that was seen to terminate doesn't count. If an eviction wasn't the only request that was allowed for it, it
-may hang in another webhook until a StatefulSet's next pod of that name is there, which it then deletes: so its bucket
-stays for the minute as well. A UID that this cache never saw, or that has stayed for a minute, is read from the API
-first, as the cache may lag or another webhook may have refused the deletion. Where nothing but the number of pods is
-known, it goes once this process has known it unchanged for a minute, and has counted what the API itself lists then:
+may hang in another webhook until the next pod of that name is there, as of a StatefulSet, which it then deletes: so its
+bucket stays for the minute as well. A UID that this cache never saw, or that has stayed for a minute, is read from the
+API first, as the cache may lag or another webhook may have refused the deletion. Where nothing but the number of pods
+is known, it goes once this process has known it unchanged for a minute, and has counted what the API itself lists then:
 that a watch says nothing doesn't mean that nothing has happened. No two processes' clocks are compared: a webhook may
 be in another cluster.
 
@@ -24,10 +24,10 @@ import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from upgrader.in_cluster.guard.core.admission_history import Bucket, without
-from upgrader.in_cluster.guard.core.ledger import OF_EVICTIONS, SETTLED_AFTER
+from upgrader.in_cluster.guard.core.admission_history import without
+from upgrader.in_cluster.guard.core.ledger import SETTLED_AFTER
 from upgrader.in_cluster.guard.core.protector import Cell, Counts, Protector
-from upgrader.in_cluster.guard.core.workloads import Pod, ordinal
+from upgrader.in_cluster.guard.core.workloads import Pod
 
 __all__ = ["Aggregate", "Seen", "aggregate"]
 
@@ -79,7 +79,7 @@ def aggregate(protector: Protector, cell_name: str, seen: Seen, now: float) -> A
     # A webhook may have recorded a deletion in a cell before it was first counted.
     is_first = protector.is_uncounted(cell) or (cell.last_event is None and not cell.counted_by)
     allowed = sorted(uid for bucket in cell.buckets for uid in bucket.known)
-    hanging = {bucket.uid for bucket in cell.buckets if _may_hang(bucket) and not _old(bucket.uid, seen)}
+    hanging = {bucket.uid for bucket in cell.buckets if bucket.may_hang and not _old(bucket.uid, seen)}
     settled = {uid for uid in allowed if uid not in hanging and _settled(uid, seen)}
     to_read = [
         uid
@@ -107,14 +107,6 @@ def _heard(last_event: float, before: float | None, now: float) -> float:
 def _settled(uid: str, seen: Seen) -> bool:
     """Whether a bucket's pod no longer counts, or stays for certain."""
     return _went(uid, seen) or (seen.read is not None and uid in seen.read and _old(uid, seen))
-
-
-def _may_hang(bucket: Bucket) -> bool:
-    """Whether an eviction may be left, which deletes whatever pod has the name by then. Deletions are of a UID: the API
-    server asks about one that takes effect at once twice.
-    """
-    evicted = any(each.startswith(OF_EVICTIONS) for each in bucket.requests)
-    return evicted and len(bucket.requests) > 1 and ordinal(bucket.name) >= 0
 
 
 def _went(uid: str, seen: Seen) -> bool:

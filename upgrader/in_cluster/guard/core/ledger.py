@@ -22,7 +22,6 @@ from upgrader.in_cluster.guard.core.admission import Answer
 from upgrader.in_cluster.guard.core.workloads import Pod
 
 __all__ = [
-    "OF_EVICTIONS",
     "OF_ROLLOUTS",
     "SETTLED_AFTER",
     "Judgement",
@@ -39,8 +38,6 @@ SETTLED_AFTER = 60.0
 
 OF_ROLLOUTS = "rollout-"
 """The prefix of the ids of rollouts' own requests."""
-OF_EVICTIONS = "eviction-"
-"""The prefix of the ids of evictions, where deletions are asked about too."""
 _MOST_REQUESTS = 16
 
 

@@ -28,8 +28,16 @@ from upgrader.in_cluster.guard.core.admission import (
     deny,
     names_an_object,
 )
-from upgrader.in_cluster.guard.core.admission_history import Bucket, compacted, given_back, reserved, total, without
-from upgrader.in_cluster.guard.core.ledger import OF_EVICTIONS, Judgement, Request
+from upgrader.in_cluster.guard.core.admission_history import (
+    OF_EVICTIONS,
+    Bucket,
+    compacted,
+    given_back,
+    reserved,
+    total,
+    without,
+)
+from upgrader.in_cluster.guard.core.ledger import Judgement, Request
 from upgrader.in_cluster.guard.core.selectors import Selector
 from upgrader.in_cluster.guard.core.workloads import Pod, pod
 
@@ -231,8 +239,9 @@ def request_for(request: AdmissionRequest, subject: Pod, cell: str) -> Protector
     own = (request.object or {}).get("metadata") if request.subresource == "eviction" else None
     annotations = own.get("annotations") if isinstance(own, dict) else None
     asked = annotations.get(HEALTH_CRITERION) if isinstance(annotations, dict) else None
+    evicts_a_name = request.subresource == "eviction" and subject.name_returns
     return ProtectorRequest(
-        id=f"{OF_EVICTIONS}{request.uid}" if request.subresource == "eviction" else request.uid,
+        id=f"{OF_EVICTIONS}{request.uid}" if evicts_a_name else request.uid,
         pod=subject,
         dry_run=request.dry_run,
         cell=cell,

@@ -26,6 +26,8 @@ __all__ = [
 REVISION_LABEL = "controller-revision-hash"
 FINISHED = ("Succeeded", "Failed")
 """The phases of a pod that has ended by itself."""
+_UNIQUE_NAMES = ("DaemonSet", "Job", "ReplicaSet", "ReplicationController")
+"""Owners whose pods' names are generated, and don't come again."""
 _DIGITS = len(str(2**31))
 _NO_START = frozenset(
     {
@@ -78,6 +80,11 @@ class Pod:
     def revision(self) -> str:
         """The ControllerRevision that it was made from; empty if no label says so."""
         return self.labels.get(REVISION_LABEL, "")
+
+    @property
+    def name_returns(self) -> bool:
+        """Whether another pod may get its name: a StatefulSet's, an operator's, or one that nothing owns."""
+        return self.owner_kind not in _UNIQUE_NAMES
 
     @property
     def finished(self) -> bool:

@@ -61,6 +61,32 @@ def test_a_pod_among_many_takes_no_second_place() -> None:
     assert total(compacted(again, 0)) == 4 and compacted(again, 0)[0].known == {"u0", "u1", "u2"}
 
 
+def test_an_eviction_is_known_as_one_after_many_requests() -> None:
+    """It may delete the next pod of the name, whatever has deleted this one: none of its requests is freed alone."""
+    found: tuple[Bucket, ...] = ()
+    for n in range(40):
+        found = reserved(found, "u", "db-0", f"eviction-{n}" if n < 20 else f"r{n}", 0.0)
+        assert found[0].may_hang is (n > 0) and len(found[0].requests) <= 17
+    assert given_back(found, "u", {*(f"eviction-{n}" for n in range(40)), *(f"r{n}" for n in range(40))})
+    for n in range(40):
+        found = reserved(found if n else (), "u", "db-0", f"r{n}", 0.0)
+        assert not found[0].may_hang, "deletions are of the UID"
+
+
+@pytest.mark.parametrize("threshold", [0, 3])
+def test_evictions_that_may_delete_the_next_pod_keep_their_names(threshold: int) -> None:
+    """Among many pods, it isn't known whether one may hang: the oldest deletions are put together first, then the
+    oldest evictions, of which as many have their own as a PodProtector's tuning may ask for.
+    """
+    evictions = [Bucket(float(n), f"e{n}", f"db-{n}", requests=frozenset({f"eviction-{n}"})) for n in range(201)]
+    deletions = [Bucket(n + 0.5, f"d{n}", f"web-{n}", requests=frozenset({f"r{n}"})) for n in range(5)]
+    many, *rest = compacted([*evictions[:3], *deletions], threshold)
+    assert rest == evictions[:3] and many.known == {f"d{n}" for n in range(5)}
+    many, *rest = compacted([*evictions, *deletions], threshold)
+    assert rest == evictions[1:] and many.known == {"e0", *(f"d{n}" for n in range(5))}
+    assert compacted([many, *rest], threshold) == (many, *rest)
+
+
 def test_of_very_many_pods_the_number_is_kept() -> None:
     """A status has limits: nobody knows the rest by name, and they count."""
     (many,) = compacted([Bucket(float(n), f"u{n}") for n in range(5000)], 0)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.in_cluster.guard.core.builders import member
+from upgrader.in_cluster.guard.core.admission_history import OF_EVICTIONS
 from upgrader.in_cluster.guard.core.aggregation import Seen, aggregate
-from upgrader.in_cluster.guard.core.ledger import OF_EVICTIONS, SETTLED_AFTER, admit
-from upgrader.in_cluster.guard.core.protector import Cell, Counts, Protector, ProtectorRequest, judge
+from upgrader.in_cluster.guard.core.ledger import SETTLED_AFTER, admit
+from upgrader.in_cluster.guard.core.protector import Cell, Counts, Protector, ProtectorRequest, Tuning, judge
 from upgrader.in_cluster.guard.core.selectors import Selector
 from upgrader.in_cluster.guard.core.workloads import Pod
 
@@ -47,7 +49,7 @@ class _World:
 
     def count(self) -> None:
         """The aggregator sees what there is."""
-        marks = {(b.uid, b.requests) for b in self.stored.cell("a").buckets}
+        marks = {(uid, b.requests) for b in self.stored.cell("a").buckets for uid in b.known}
         self.noticed = {mark: self.noticed.get(mark, self.now) for mark in marks}
         allowed_for = {uid: self.now - since for (uid, _), since in self.noticed.items()}
         there = {each.uid: each for each in self.pods.values()}
@@ -65,15 +67,18 @@ def _pod(name: str, uid: str) -> Pod:
     return member(name, uid=uid, labels=LABELS)
 
 
+@pytest.mark.parametrize("threshold", [0, 100])
 @settings(max_examples=200, deadline=None)
 @given(st.data())
-def test_no_order_of_evictions_and_deletions_takes_a_pod_too_many(data: st.DataObject) -> None:
+def test_no_order_of_evictions_and_deletions_takes_a_pod_too_many(threshold: int, data: st.DataObject) -> None:
     """Each happens at any moment within a minute, or never, and pods are replaced meanwhile: of three, one is gone at
-    most, and after some minutes one may go again.
+    most, and after some minutes one may go again. `threshold`: how many are recorded one by one.
     """
     names = [f"db-{number}" for number in range(3)]
     pods = {name: _pod(name, name) for name in names}
-    world = _World(Protector("ns", "db", 2, APP, APP, cells=(Cell("a", Counts(3, 3, 3, 3, 3), 0.0),)), pods)
+    counted = Cell("a", Counts(3, 3, 3, 3, 3), 0.0)
+    tuning = Tuning(compact_threshold=threshold)
+    world = _World(Protector("ns", "db", 2, APP, APP, tuning=tuning, cells=(counted,)), pods)
     for step in range(data.draw(st.integers(1, 40))):
         match data.draw(st.sampled_from(["ask", "ask", "act", "act", "replace", "count", "wait"])):
             case "ask" if world.pods:

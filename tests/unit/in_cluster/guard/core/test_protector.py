@@ -386,6 +386,20 @@ def test_a_deletion_and_an_eviction_are_understood() -> None:
     assert request_for(eviction, subject, "a").eviction
 
 
+@pytest.mark.parametrize(
+    "kind", ["ReplicaSet", "ReplicationController", "DaemonSet", "Job", "StatefulSet", "Shard", ""]
+)
+def test_an_eviction_is_recorded_as_one_where_another_pod_may_get_the_name(kind: str) -> None:
+    """A StatefulSet's next pod has it, as an operator's may, and one that nothing owns: it may be what an eviction
+    deletes that hangs. Others get a name of their own each time, even one that ends with digits alone.
+    """
+    subject = replace(_pod(), name="web-54x9-29584", owner_kind=kind)
+    unique = kind in ("ReplicaSet", "ReplicationController", "DaemonSet", "Job")
+    request = request_of(_eviction())
+    assert request_for(request, subject, "a").id == f"{'' if unique else 'eviction-'}{request.uid}"
+    assert request_for(request_of(_delete()), subject, "a").id == request.uid
+
+
 def test_a_collections_pods_are_understood_one_by_one() -> None:
     """The API server asks about each of them, without the name that its request for all of them doesn't have."""
     request = request_of(_delete(name=""))
