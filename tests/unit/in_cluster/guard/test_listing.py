@@ -69,8 +69,10 @@ def test_a_list_that_shows_the_same_page_with_other_tokens_is_given_up() -> None
     assert len(pages(lambda _, number: (["a", "b"], f"token-{number}"), tells(match))) == 2
 
 
-def test_a_list_of_ever_more_empty_pages_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An empty page counts as a full one: each may be followed by others."""
+@pytest.mark.parametrize("in_pages", [0, 2])
+def test_a_list_of_ever_more_empty_pages_is_given_up(in_pages: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty page counts as a full one: each may be followed by others. Also where no pages were asked for."""
+    monkeypatch.setattr(module, "_IN_PAGES", in_pages)
     monkeypatch.setattr(module, "_MOST_OBJECTS", 2000)
     match = "the list has no end: it continues after 2,000 objects"
     assert len(pages(lambda _, number: ([], f"token-{number}"), tells(match))) == 4

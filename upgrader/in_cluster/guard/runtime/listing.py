@@ -65,7 +65,7 @@ async def _pages(
         if not page.token:
             return found, page.version
         # A page may have fewer objects, or none, and be followed by others all the same: it counts as a full one.
-        objects += max(limit, len(page.items))
+        objects += max(limit or _LARGEST_PAGE, len(page.items))
         why = ""
         if page.token == token:
             why = "it continues with the page that was just read"
