@@ -125,6 +125,8 @@ class Ledger:
         pod = request.pod
         there = self.reservations.get(pod.uid, Reservation(pod.uid, pod.name, now))
         names = there.requests
+        if pod.goes_anyway and not request.id.startswith(OF_ROLLOUTS):
+            names |= {""}  # what it goes by
         if len(names) >= _MOST_REQUESTS:
             names = frozenset(OF_ROLLOUTS if name.startswith(OF_ROLLOUTS) else "" for name in names)
         mine = there if request.id in there.requests else replace(there, requests=names | {request.id})

@@ -92,6 +92,11 @@ class Pod:
         return self.phase in FINISHED
 
     @property
+    def goes_anyway(self) -> bool:
+        """Whether it is gone soon without anybody's eviction."""
+        return self.terminating or self.finished
+
+    @property
     def ready(self) -> bool:
         """Running, Ready with all its containers, and here to stay; what isn't known isn't ready."""
         return (

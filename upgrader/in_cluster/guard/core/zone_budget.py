@@ -5,7 +5,8 @@ fewer than `maxUnavailable` pods. By partition, it is the pods of the same parti
 that other partitions may be short at the same time. What is reserved in the budget's ledger counts as gone already.
 
 The pod that is to go is never counted itself: whether it is ready or not, it will be gone. One that is Pending goes
-whatever the zones lack. It is reserved all the same, as it may be ready by the time it goes.
+whatever the zones lack. It is reserved all the same, as it may be ready by the time it goes. So is one that terminates
+or has ended: the eviction may hang until the next pod of its name is ready.
 """
 
 from __future__ import annotations
@@ -141,10 +142,8 @@ def misdirected(request: AdmissionRequest) -> Answer | None:
 
 def budget_of(pod: Pod, budgets: Iterable[ZoneBudget | InvalidBudget]) -> ZoneBudget | Judgement:
     """The budget to be asked about a pod, or what is answered without one."""
-    if pod.terminating or pod.finished:
-        return _not_running()
     mine = [b for b in budgets if b.namespace == pod.namespace and _selects(b.selector, pod.labels)]
-    if pod.phase == "Pending" and not (len(mine) == 1 and isinstance(mine[0], ZoneBudget)):
+    if _goes(pod) and not (len(mine) == 1 and isinstance(mine[0], ZoneBudget)):
         return _not_running()  # no eviction is allowed that its own could add to
     if not mine:
         return Judgement(allow(), "pod-not-in-scope")
@@ -161,8 +160,8 @@ def judge(
     pod: Pod, budget: ZoneBudget, state: State, reserved: Ledger, now: float, rollout: Rollout | None = None
 ) -> Judgement:
     """What the budget says to the pod's going. `reserved`: its ledger, as `admit` hands it over."""
-    if pod.phase == "Pending":
-        return replace(_not_running(), reserves=True)
+    if _goes(pod):
+        return replace(_not_running(), reserves=rollout is None or pod.phase == "Pending")
     zones = sorted(
         (s for s in state.sets if s.namespace == budget.namespace and _selects(budget.selector, s.labels)),
         key=lambda s: s.name,
@@ -239,6 +238,11 @@ def _within(count: int, most: int, where: str) -> Judgement:
     if count < most:
         return _yes()
     return _no(TOO_MANY_REQUESTS, "denied", f"{count} pod{'s' if count > 1 else ''} not ready in {where}")
+
+
+def _goes(pod: Pod) -> bool:
+    """Whether it goes whatever the zones lack."""
+    return pod.phase == "Pending" or pod.goes_anyway
 
 
 def _not_running() -> Judgement:

@@ -258,6 +258,24 @@ def test_a_pending_pod_goes_and_is_reserved() -> None:
     assert _code(_ask(f"{B}-0", WHOLE, _budget(), _reserved(f"{A}-0"))) == (429, f"1 pod not ready in {A}")
 
 
+@pytest.mark.parametrize("change", [{"phase": "Failed"}, {"phase": "Succeeded"}, {"terminating": True}])
+def test_an_eviction_of_a_pod_that_goes_anyway_may_take_the_next_one(change: dict[str, Any]) -> None:
+    """Another request deletes it, or its controller does: this eviction may hang in a slow webhook until the set's next
+    pod is Ready, and delete that. A rollout deletes by the UID.
+    """
+    goes, budget = changed(WHOLE, f"{A}-0", **change), _budget(maxUnavailable=0)
+    request = Request("r", goes[0])
+    assert budget_of(request.pod, [budget]) == budget
+    judged = _ask(f"{A}-0", goes, budget)
+    assert judged.answer.allowed and judged.answer.warnings and judged.reserves
+    former = replace(goes[0], uid="former")
+    ledger = Ledger().reserve(replace(request, pod=former), 0.0)
+    assert _code(_ask(f"{B}-0", WHOLE, _budget(), ledger)) == (429, f"1 pod not ready in {A}")
+    assert _ask(f"{A}-0", WHOLE, _budget(), ledger).answer.allowed, "it is the one that may go"
+    assert not judge(goes[0], budget, _state(goes), Ledger(), 0.0, Rollout(1)).reserves
+    assert _ask(f"{B}-0", WHOLE, _budget(), Ledger().reserve(Request("rollout-1", former), 0.0)).answer.allowed
+
+
 def test_a_pod_that_is_in_no_scope_is_allowed() -> None:
     """Another group's budget doesn't matter, nor another namespace's."""
     for pod in (member("other-0", labels={}), member(f"{A}-0", namespace="elsewhere")):
