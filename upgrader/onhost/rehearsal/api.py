@@ -125,7 +125,8 @@ def _objects(text: str, at: int, resource: Resource) -> tuple[list[Listed], int]
 
 
 class Api:
-    """One server. Each thread has a connection of its own. Every method raises Failed if it doesn't answer.
+    """One server. Each thread has a connection of its own. Every method raises Failed if it doesn't answer, or has no
+    time again and again: it has neither read, accepted nor refused anything then.
 
     `revision`: of its etcd, with what `unwatched` has written there.
     """
@@ -147,14 +148,18 @@ class Api:
 
     def write(self, method: str, path: str, body: bytes, form: str = _JSON) -> tuple[int, dict[str, Any]]:
         """Status and answer; {} where the server has accepted the `body` and returned just that. `form`: its media
-        type. Raises Failed, too, if the server has no time again and again: it has neither accepted nor refused it.
+        type.
         """
         status, text = self._exchange(method, path, body, form)
-        if _is_busy(status, text):
-            raise Failed(f"the {self.name} kube-apiserver has no time: it answers {status} again and again")
         return status, {} if status in ACCEPTED and text.rstrip() == body else _answer(text)
 
     def _exchange(self, method: str, path: str, sent: bytes | None, form: str = _JSON) -> tuple[int, bytes]:
+        status, text = self._retried(method, path, sent, form)
+        if _is_busy(status, text):
+            raise Failed(f"the {self.name} kube-apiserver has no time: it answers {status} again and again")
+        return status, text
+
+    def _retried(self, method: str, path: str, sent: bytes | None, form: str = _JSON) -> tuple[int, bytes]:
         status, text = self._once(method, path, sent, form)
         for pause in _PAUSES:
             if not _is_busy(status, text):
@@ -222,12 +227,13 @@ class Api:
     ) -> Page:
         """Objects from `at` on ("": from the first one), at most `limit`. `same`: the same page of the other server at
         the same version, whose objects are not read twice where both servers have written them alike. `selector`: of
-        labels.
+        labels: such a list is refused, too, if the server has no time for it. It is from a cache, which a server never
+        has if it can't read one of the objects.
         """
         selected = f"&labelSelector={quote(selector)}" if selector else ""
         at = at or first(resource.group, resource.plural, self._revision)
         path = f"{resource.path()}?limit={limit}&continue={quote(at)}{selected}"
-        status, answer = self._exchange("GET", path, None)
+        status, answer = (self._retried if selector else self._exchange)("GET", path, None)
         if status != 200:
             return Page([], refused=_answer(answer))
         text = answer.decode("utf-8", "surrogatepass")

@@ -6,6 +6,7 @@ import http.client
 import json
 import ssl
 import time
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -188,14 +189,28 @@ def test_a_server_that_is_busy_is_asked_again(connections: Connections, monkeypa
 def test_a_server_that_stays_busy_has_not_refused_an_object(
     connections: Connections, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing is known of what it would do. Of a list, it is told that it can't be read."""
+    """Nothing is known of what it would do, whether it was to read an object, to list or to write it."""
     monkeypatch.setattr(time, "sleep", lambda _: None)
     for busy in BUSY:
-        connections.answers = [busy] * 10
-        with pytest.raises(Failed, match=f"the target kube-apiserver has no time: it answers {busy[0]} again and"):
-            server().write("PUT", "/x", b"{}")
-        page = server().page(PODS, "")
-        assert page.refused is not None and not page.found
+        asked = server()
+        for request in (
+            partial(asked.write, "PUT", "/x", b"{}"),
+            partial(asked.ask, "GET", "/x"),
+            partial(asked.page, PODS, ""),
+        ):
+            connections.answers = [busy] * 10
+            with pytest.raises(Failed, match=f"the target kube-apiserver has no time: it answers {busy[0]} again and"):
+                request()
+
+
+def test_a_list_by_labels_of_what_a_server_can_not_read_is_refused(
+    connections: Connections, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server takes it from a cache that it never has if one object is unreadable, and says that it has no time."""
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    connections.answers = [BUSY[0]] * 10
+    page = server().page(PODS, "", selector="owner=helm")
+    assert page.refused == {"reason": "TooManyRequests"} and not page.found
 
 
 def test_an_object_that_is_nested_too_deeply_is_known_by_its_outer_levels(connections: Connections) -> None:
