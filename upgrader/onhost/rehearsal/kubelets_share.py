@@ -21,7 +21,11 @@ _MOUNTS = "/proc/self/mountinfo"
 _LAYERS = re.compile(r"\bupperdir=([^,\s]+)/io\.containerd\.snapshotter\.")
 """Where containerd has its images, as each running container's mount says: its root may be anywhere."""
 _DEFAULTS = {"nodefs": "10%", "imagefs": "15%", "memory": "100Mi"}
-"""`evictionHard`, if it says nothing of the disk of the kubelet's own folder, of the images', or of the memory."""
+"""`evictionHard`, if nothing is said there at all: of the disk of the kubelet's own folder, of the images', and of the
+memory. What is not named where others are has no threshold, unless `mergeDefaultEvictionSettings` says so.
+"""
+_NONE = ("0%", "100%")
+"""These are no thresholds."""
 _MOST_FULL_OF_IMAGES = 85
 """Percent: `imageGCHighThresholdPercent`."""
 _SECTION = re.compile(
@@ -29,7 +33,10 @@ _SECTION = re.compile(
     r"(\{[^}]*\}|(?:#.*)?(?:\n(?:[ \t]+\S.*|[ \t]*(?:#.*)?(?=\n)))+)"
 )
 """In block style, or in flow style and JSON."""
-_SIGNAL = re.compile(r"(?m)^[^#\n]*?\b(nodefs|imagefs|memory)\.available[\"']?[ \t]*[:<][ \t]*[\"']?([\d.]+[%A-Za-z]*)")
+_HAS_ANY = re.compile(r"(?m)^\{|^[ \t]+[^\s#]")
+"""Without any, in block style, it is a null, and so as if it were missing."""
+_SIGNAL = re.compile(r"(?m)^[^#\n]*?\b(nodefs|imagefs|memory)\.available[\"']?[ \t]*[:<][ \t]*[\"']?([^\s\"'}]*)")
+_MERGED = re.compile(r"(?m)^[^#\n]*?\bmergeDefaultEvictionSettings[\"']?[ \t]*:[ \t]*true\b")
 _COLLECTED = re.compile(r"(?m)^[^#\n]*?\bimageGCHighThresholdPercent[\"']?[ \t]*:[ \t]*(\d+)")
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)(%|[KMGTP]i|[kMGTP])?")
 _UNITS = {"": 1, **{f"{letter}i": 1 << 10 * number for number, letter in enumerate("KMGTP", 1)}}
@@ -71,20 +78,36 @@ def _strictest(names: Container[str], total: int, flags: Mapping[str, str]) -> S
 
 
 def _wanted(texts: list[str], flags: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Each threshold, and what it is of: the strictest one counts, wherever it is from."""
-    found = [(section[1], section[2]) for text in texts for section in _SECTION.finditer(text)]
-    found += [("evictionHard", flags.get("eviction-hard", "")), ("evictionSoft", flags.get("eviction-soft", ""))]
-    hard = set()  # type: set[str]
-    for name, text in found:
-        for part in text.replace(",", "\n").splitlines():  # in flow style, and as a flag has them
-            for signal in _SIGNAL.finditer(part):
-                if _AMOUNT.fullmatch(signal[2]):
-                    hard.update([signal[1]] if name == "evictionHard" else [])
-                    yield signal[1], signal[2]
-    yield from ((signal, said) for signal, said in _DEFAULTS.items() if signal not in hard)
-    full = [int(said) for text in texts for said in _COLLECTED.findall(text)]
-    full += [int(said) for said in [flags.get("image-gc-high-threshold", "")] if said.isdigit()]
-    yield "imagefs", f"{max(0, 100 - min(full, default=_MOST_FULL_OF_IMAGES))}%"
+    """Each threshold, and what it is of."""
+    soft = _thresholds("evictionSoft", texts, flags.get("eviction-soft"), {})
+    hard = _thresholds("evictionHard", texts, flags.get("eviction-hard"), _DEFAULTS)
+    if any(map(_MERGED.search, texts)):
+        hard = {**_DEFAULTS, **hard}
+    for thresholds in (hard, soft):
+        yield from ((signal, said) for signal, said in thresholds.items() if said not in _NONE)
+    full = [said for text in texts for said in _COLLECTED.findall(text)]
+    full += [said for said in [flags.get("image-gc-high-threshold", "")] if said.isdigit()]
+    yield "imagefs", f"{max(0, 100 - int(full[-1] if full else _MOST_FULL_OF_IMAGES))}%"
+
+
+def _thresholds(name: str, texts: list[str], flag: str | None, defaults: Mapping[str, str]) -> Mapping[str, str]:
+    """Those of one field: the first file's are instead of the defaults, and each further file's are merged into them.
+    Its flag is instead of all.
+    """
+    if flag is not None:
+        return _signals(flag)
+    found = defaults
+    for number, text in enumerate(texts):
+        for section in _SECTION.finditer(text):
+            if section[1] == name and _HAS_ANY.search(section[2]):
+                found = {**(found if number else {}), **_signals(section[2])}
+    return found
+
+
+def _signals(text: str) -> dict[str, str]:
+    parts = text.replace(",", "\n").splitlines()  # in flow style, and as a flag has them
+    named = [found.groups() for part in parts for found in _SIGNAL.finditer(part)]
+    return {signal: said if _AMOUNT.fullmatch(said) else _DEFAULTS[signal] for signal, said in named}
 
 
 def _share(said: str, total: int) -> Share:
@@ -96,19 +119,20 @@ def _share(said: str, total: int) -> Share:
 
 
 def _texts(flags: Mapping[str, str]) -> Iterator[str]:
-    """The kubelet's configuration: its file, and those that are merged into it."""
+    """The kubelet's configuration: its file, and those that are merged into it, each in its turn."""
     more = flags.get("config-dir", "")
     for path in (configuration_file(""), *(sorted(glob.glob(os.path.join(more, "*.conf"))) if more else ())):
         try:
             yield read(path).decode("utf-8", "replace")
         except (OSError, Failed):
-            continue
+            yield ""
 
 
 def _image_folders() -> set[str]:
+    """Where no container says it, containerd's usual one."""
     try:
         with open(_MOUNTS, encoding="utf-8", errors="replace") as file:
-            return {_CONTAINERD, *_LAYERS.findall(file.read())}
+            return set(_LAYERS.findall(file.read())) or {_CONTAINERD}
     except OSError:
         return {_CONTAINERD}
 

@@ -82,11 +82,13 @@ def test_a_disk_that_is_not_the_kubelets_may_be_used(
         ),
         ("# evictionHard:\n#   nodefs.available: 1%\n", {}, "10,496", "10 %"),
         (
-            "evictionHard:\n  # nodefs.available: 1%\n  memory.available: 1% # nodefs.available: 1%\n",
+            "evictionHard:\n  nodefs.available: 12% # nodefs.available: 1%\n  # nodefs.available: 1%\n",
             {},
-            "10,496",
-            "10 %",
+            "12,544",
+            "12 %",
         ),
+        ("evictionHard:\n\n  # nodefs.available: 1%\nother: 1\n", {}, "10,496", "10 %"),
+        ("evictionHard:\n  memory.available: 1%\nmergeDefaultEvictionSettings: true\n", {}, "10,496", "10 %"),
         ("evictionMinimumReclaim:\n  nodefs.available: 50Gi\n", {}, "10,496", "10 %"),
         ("evictionHard:\n  nodefs.available: unreadable\n", {}, "10,496", "10 %"),
         ("", {"eviction_hard": "memory.available<1Gi,nodefs.available<16%"}, "16,640", "16 %"),
@@ -117,6 +119,33 @@ def test_less_is_left_free_where_the_kubelet_wants_less(tmp_path: Path, monkeypa
         room.require_disk(str(tmp_path), 27 << 29)
 
 
+@pytest.mark.parametrize(
+    ("text", "flags"),
+    [
+        ("evictionHard: {}\n", {}),
+        ("evictionHard:\n  memory.available: 500Mi\n", {}),
+        ("evictionHard:\n\n  # none of a disk\n  pid.available: 10%\n", {}),
+        ('{"evictionHard":{},"evictionSoft":{}}', {}),
+        ('evictionHard:\n  nodefs.available: "0%"\n', {}),
+        ("evictionHard:\n  nodefs.available: 100%\n", {}),
+        ("", {"eviction_hard": "memory.available<500Mi"}),
+        ("evictionHard:\n  nodefs.available: 40%\n", {"eviction_hard": "nodefs.available<0%"}),
+    ],
+)
+def test_nothing_is_left_free_for_a_kubelet_that_never_evicts_for_it(
+    text: str, flags: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it has no threshold for, if it has any of its own, gets no default; 0 % and 100 % are none; and a flag is
+    instead of all that files have.
+    """
+    file = tmp_path / "config.yaml"
+    file.write_text(text)
+    kubelet(monkeypatch, file, **flags)
+    room.require_disk(str(tmp_path), 13 << 30)
+    with pytest.raises(Failed, match=r"14,592 MiB of free space, 15,616 MiB are needed$"):
+        room.require_disk(str(tmp_path), 15 << 30)
+
+
 def test_files_that_are_merged_into_the_kubelets_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`--config-dir` names their folder."""
     more = tmp_path / "more"
@@ -127,12 +156,41 @@ def test_files_that_are_merged_into_the_kubelets_count(tmp_path: Path, monkeypat
         room.require_disk(str(tmp_path), 1 << 30)
 
 
+def test_a_file_that_is_merged_replaces_what_it_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last one does; what no file names keeps the default, as the kubelet has it before it merges them."""
+    more = tmp_path / "more"
+    more.mkdir()
+    (more / "10-disk.conf").write_text("evictionHard:\n  nodefs.available: 30%\nimageGCHighThresholdPercent: 60\n")
+    (more / "20-disk.conf").write_text("evictionHard:\n  nodefs.available: 1%\nimageGCHighThresholdPercent: 90\n")
+    kubelet(monkeypatch, tmp_path / "config.yaml", config_dir=str(more))
+    room.require_disk(str(tmp_path), 12 << 30)
+    monkeypatch.setattr(kubelets_share, "_CONTAINERD", str(tmp_path))
+    with pytest.raises(Failed, match="with less than 15 % free"):
+        room.require_disk(str(tmp_path), 1 << 30)
+
+
+def test_containerds_usual_folder_is_no_images_folder_where_containers_say_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its package makes it, and an older root may have stayed there: nothing is removed for what fills its disk."""
+    file = tmp_path / "config.yaml"
+    mounts = "1 2 0:3 / /run/x rw - overlay overlay rw,upperdir=/proc/io.containerd.snapshotter.v1.overlayfs/1/fs\n"
+    monkeypatch.setattr(kubelets_share, "_CONTAINERD", str(tmp_path))
+    kubelet(monkeypatch, file, mounts)
+    room.require_disk(str(tmp_path), 4 << 30)
+    kubelet(monkeypatch, file)
+    with pytest.raises(Failed, match="with less than 15 % free"):
+        room.require_disk(str(tmp_path), 4 << 30)
+
+
 @pytest.mark.parametrize(
     ("text", "flags", "said"),
     [
         ("imageGCHighThresholdPercent: 70\n", {}, "30 %"),
         ("", {"image_gc_high_threshold": "75"}, "25 %"),
         ("imageGCHighThresholdPercent: 90\nevictionHard:\n  imagefs.available: 5%\n", {}, "10 %"),
+        ("imageGCHighThresholdPercent: 90\nevictionHard: {}\n", {}, "10 %"),
+        ("imageGCHighThresholdPercent: 90\n", {"image_gc_high_threshold": "80"}, "20 %"),
         ("evictionHard:\n  imagefs.available: 35%\n", {}, "35 %"),
     ],
 )
