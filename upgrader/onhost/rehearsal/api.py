@@ -9,7 +9,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
@@ -128,12 +128,21 @@ class Api:
     """One server. Each thread has a connection of its own. Every method raises Failed if it doesn't answer, or has no
     time again and again: it has neither read, accepted nor refused anything then.
 
-    `revision`: of its etcd, with what `unwatched` has written there.
+    `revision`: of its etcd, with what `unwatched` has written there. `unbroken`: raises Failed once that etcd ended,
+    so that no answer is waited for again, each of which takes a minute then.
     """
 
-    def __init__(self, name: str, port: int, token: str, certificate: str, revision: int = 0) -> None:
+    def __init__(
+        self,
+        name: str,
+        port: int,
+        token: str,
+        certificate: str,
+        revision: int = 0,
+        unbroken: Callable[[], None] = lambda: None,
+    ) -> None:
         self.name = name
-        self._revision = revision
+        self._revision, self._unbroken = revision, unbroken
         self._port = port
         self._authorization = f"Bearer {token}"
         self._tls = ssl.create_default_context(cafile=certificate)
@@ -164,6 +173,7 @@ class Api:
         for pause in _PAUSES:
             if not _is_busy(status, text):
                 break
+            self._unbroken()
             time.sleep(pause)
             status, text = self._once(method, path, sent, form)
         return status, text
@@ -183,6 +193,7 @@ class Api:
             except (OSError, http.client.HTTPException) as error:
                 connection.close()
                 self._own.connection = None
+                self._unbroken()
                 if last:
                     said = "no answer in time" if isinstance(error, socket.timeout) else str(error)
                     raise Failed(f"the {self.name} kube-apiserver no longer answers: {said}") from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -56,13 +56,20 @@ class Comparison:
     """`current` is the version that runs, `target` the planned one; it ends at `until` (monotonic seconds).
 
     `revision`: that of the copies before a server had written anything at its start, such as roles. `requests`: what
-    clients send.
+    clients send. `unbroken`: raises Failed once the servers' answers say nothing about the data, as without their etcd.
     """
 
     def __init__(
-        self, current: Api, target: Api, revision: int, until: float, requests: Sequence[Request] = ()
+        self,
+        current: Api,
+        target: Api,
+        revision: int,
+        until: float,
+        requests: Sequence[Request] = (),
+        *,
+        unbroken: Callable[[], None] = lambda: None,
     ) -> None:
-        self._current, self._target, self._until = current, target, until
+        self._current, self._target, self._until, self._unbroken = current, target, until, unbroken
         self._custom: set[str] = set()
         self._requests = Requests(current, target, self._custom, revision)
         self.undecodable = self._requests.undecodable
@@ -224,6 +231,7 @@ class Comparison:
             self.counts["objects"] += len(work) if first else 0
             self._of_copy += sum(map(self._requests.stored, before.found))
             for key, outcomes in pool.map(lambda one: (one[0], self._requests.outcomes(pair, *one)), work):
+                self._unbroken()
                 for outcome in outcomes:
                     self._note(pair.old.name, key, outcome)
             if before.at and time.monotonic() >= self._until:

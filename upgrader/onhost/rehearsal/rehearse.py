@@ -135,7 +135,8 @@ def _served(asked: dict[str, Any], processes: Processes, until: float) -> dict[s
             f"--cert-dir={certificates}",
             f"--token-auth-file={tokens}",
         ]
-        starting = _Starting(name, secure, token, os.path.join(certificates, "apiserver.crt"), revision)
+        certificate = os.path.join(certificates, "apiserver.crt")
+        starting = _Starting(name, secure, token, certificate, revision, processes.require_unbroken)
         started = time.monotonic()
         missing = _start_server(
             processes,
@@ -149,7 +150,9 @@ def _served(asked: dict[str, Any], processes: Processes, until: float) -> dict[s
             return _not_started(name, missing)
         apis[name], took = starting.api(), time.monotonic() - started
     requests = [Request(*each) for each in asked["requests"]]
-    comparison = Comparison(apis["current"], apis["target"], revision, until, requests)
+    comparison = Comparison(
+        apis["current"], apis["target"], revision, until, requests, unbroken=processes.require_unbroken
+    )
     sync_seconds = max(_SYNC_SECONDS, took)
     unsynced = [
         (name, processes.wait(_server(name), partial(_lacking, api), sync_seconds)) for name, api in apis.items()
@@ -227,8 +230,10 @@ def _start_etcd(asked: dict[str, Any], processes: Processes, name: str, program:
 class _Starting:
     """A server that may not have its certificate yet."""
 
-    def __init__(self, name: str, port: int, token: str, certificate: str, revision: int) -> None:
-        self._of = name, port, token, certificate, revision
+    def __init__(
+        self, name: str, port: int, token: str, certificate: str, revision: int, unbroken: Callable[[], None]
+    ) -> None:
+        self._of = name, port, token, certificate, revision, unbroken
 
     def api(self) -> Api:
         return Api(*self._of)

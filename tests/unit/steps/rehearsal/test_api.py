@@ -203,6 +203,22 @@ def test_a_server_that_stays_busy_has_not_refused_an_object(
                 request()
 
 
+@pytest.mark.parametrize("answer", [*BUSY, TimeoutError()])
+def test_a_server_whose_etcd_has_ended_is_not_asked_again(
+    answer: tuple[int, str] | OSError, connections: Connections, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each answer takes a minute without it, and its copies stay on a disk that may be full of them meanwhile."""
+
+    def broken() -> None:
+        raise Failed("etcd-target exited with code 1")
+
+    monkeypatch.setattr(time, "sleep", lambda _: pytest.fail("it waits"))
+    connections.answers = [answer] * 10
+    with pytest.raises(Failed, match="etcd-target exited"):
+        Api("target", 1, "token", "a certificate", unbroken=broken).ask("GET", "/x")
+    assert len(connections.answers) == 9
+
+
 def test_a_list_by_labels_of_what_a_server_can_not_read_is_refused(
     connections: Connections, monkeypatch: pytest.MonkeyPatch
 ) -> None:

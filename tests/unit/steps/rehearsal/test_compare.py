@@ -192,6 +192,22 @@ def test_stored_objects_that_were_not_read_in_time_are_told() -> None:
     assert found == {("unfinished", "deployments.apps"), ("unfinished", "podgroups.scheduling.k8s.io")}
 
 
+def test_a_comparison_ends_with_the_etcd_that_it_needs() -> None:
+    """As each answer takes long without it, and none is a result; its copies stay on a disk that may be full of them
+    meanwhile.
+    """
+    current, target = servers(*map(deployment, ("one", "two", "three", "four")))
+
+    def require_unbroken() -> None:
+        if ("PUT", "two") in target.asked:
+            raise Failed("etcd-target exited with code 1")
+
+    comparison = Comparison(current, target, 10, float("inf"), unbroken=require_unbroken)  # type: ignore[arg-type]
+    with pytest.raises(Failed, match="etcd-target exited"):
+        comparison.run(write=True)
+    assert ("PUT", "one") in target.asked and ("PUT", "three") not in target.asked
+
+
 BOTH_NAMES = (("POST", "r-one"), ("POST", "one"))
 """As which an object is created: as another one, and as itself."""
 FULL = {"reason": "Forbidden", "message": "exceeded quota"}

@@ -160,7 +160,7 @@ def test_a_target_that_is_as_slow_as_the_running_version_is_waited_for(
     monkeypatch.setattr(rehearse, "_start_etcd", lambda *_: 1)
     monkeypatch.setattr(rehearse, "Api", lambda *_: None)
     nothing = SimpleNamespace(run=lambda **_: None, undecodable=set(), findings=list, counts={})
-    monkeypatch.setattr(rehearse, "Comparison", lambda *_: nothing)
+    monkeypatch.setattr(rehearse, "Comparison", lambda *_, **__: nothing)
     each = {"image": "", "flags": []}
     asked = {"work": str(tmp_path), "data": "scratch", "etcd": "", "memory": 1, "requests": []}
     found = rehearse._served({**asked, "servers": {"current": each, "target": each}}, processes, 1e9)
