@@ -99,11 +99,17 @@ class World:
         item = {"metadata": {"name": API, "generation": self.generation}, "spec": {}, "status": status}
         self.kube.put(DEPLOYMENT, item, "kube-system")
 
-    def run(self, *, patience_seconds: float = 60.0, on_failure: OnFailure = "rollback-run") -> RunResult:
+    def run(
+        self,
+        *,
+        patience_seconds: float = 60.0,
+        on_failure: OnFailure = "rollback-run",
+        clock: FakeClock | None = None,
+    ) -> RunResult:
         """Run the pipeline."""
         target = KubernetesVersion(1, 37, 1)
         began = RunStarted("r1", RunKind.UPGRADE, (API,), "/tmp/r1", target, on_failure=on_failure)
-        return self.runner(patience_seconds=patience_seconds).run(self.pipeline(), began)
+        return self.runner(patience_seconds=patience_seconds, clock=clock).run(self.pipeline(), began)
 
     def pipeline(self) -> Pipeline:
         """A step that brings the slow instance, with a gate that finds it out."""
@@ -155,12 +161,17 @@ class SlowKube(FakeKube):
         self.world = world
         self.silent_since: float | None = None
         self.connected = True
+        self.times_untold = 0
+        """How often it doesn't tell what time it is."""
 
     def reconnect(self) -> None:
         super().reconnect()
         self.connected = False
 
     def server_time(self) -> datetime:
+        if self.times_untold:
+            self.times_untold -= 1
+            raise ApiUnavailable("no answer (get /version)")
         self._check("get /version")
         return self.world.clock.now().replace(microsecond=0)
 
@@ -330,7 +341,44 @@ def test_pods_of_before_stay_if_another_machine_rolls_back(ahead_seconds: float)
     asked = RollbackRequested("r1", "ben")
     result = world.runner(clock=other).resume(world.pipeline(), state, asked)
     assert result.outcome == "rolled-back"
-    assert world.recovery.replaced == [began + (other.ahead if abs(ahead_seconds) > 1 else timedelta())]
+    (since,) = world.recovery.replaced
+    off = since - (began + (other.ahead if abs(ahead_seconds) > 1 else timedelta()))
+    assert abs(off) < timedelta(seconds=1)  # an API server tells its time to the second
+
+
+@pytest.mark.parametrize("ahead_seconds", [0.0, 3600.0])
+def test_a_slow_answer_is_no_difference_of_clocks(ahead_seconds: float) -> None:
+    """The API server that a rollback replaces takes its time to say what time it is: by that much, pods that are older
+    than the step would count as its own. Both machines' clocks are the same here, right or not.
+    """
+    world = World()
+    world.clock.sleep(1000.0)
+    world.recorder.clock = same = Elsewhere(world.clock, ahead_seconds)
+    began = same.now()
+    world.run(on_failure="stop", clock=same)
+    state = RunState()
+    for event, at in zip(world.recorder.events, world.recorder.at, strict=True):
+        state = follow(state, event, at)
+    world.answers_after = 12.0
+    result = world.runner(clock=same).resume(world.pipeline(), state, RollbackRequested("r1", "ben"))
+    assert result.outcome == "rolled-back"
+    assert world.recovery.replaced == [began]
+
+
+def test_an_api_that_is_silent_at_first_tells_the_time_later() -> None:
+    """Another machine resumes while the API doesn't answer: the clocks are compared once it does."""
+    world = World()
+    world.clock.sleep(1000.0)
+    began = world.clock.now()
+    world.run(on_failure="stop")
+    state = RunState()
+    for event, at in zip(world.recorder.events, world.recorder.at, strict=True):
+        state = follow(state, event, at)
+    world.recorder.clock = other = Elsewhere(world.clock, 7200.0)
+    world.kube.times_untold = 1
+    result = world.runner(clock=other).resume(world.pipeline(), state, RollbackRequested("r1", "ben"))
+    assert result.outcome == "rolled-back"
+    assert world.recovery.replaced == [began + other.ahead]
 
 
 def test_back_off_of_kube_controller_manager_is_waited_for() -> None:

@@ -143,7 +143,9 @@ class Runner:
         self._told_to_stop = False
         self._overdue = False
         """Whether the last failed step has already waited too long for the API."""
-        self._later: Mapping[str, timedelta] = {}
+        self._ahead: Mapping[str, float] = {}
+        """Step → by how many seconds the clock of its process was ahead of the API server's; only of earlier ones."""
+        self._later: dict[str, timedelta] = {}
         """Step → by how much later it began by this machine's clock than the journal says, if by more than is usual."""
 
     def run(self, pipeline: Pipeline, began: RunStarted) -> RunResult:
@@ -156,7 +158,9 @@ class Runner:
         Raises ChangedMeanwhile, and leaves the run as it was, where its changes were changed outside of it.
         """
         self._state = state
-        self._later = {step.name: self._later_here(step.clock_ahead) for step in state.steps}
+        self._ahead = {step.name: step.clock_ahead for step in state.steps if step.clock_ahead is not None}
+        for name in self._ahead:
+            self._later_here(name)  # now: the API server may be slower, or silent, where it is needed
         return self._work(pipeline, why)
 
     def _work(self, pipeline: Pipeline, first: Event) -> RunResult:
@@ -453,30 +457,36 @@ class Runner:
         """
         self._end_if_lost()
         spans = (span.began for span in self._state.spans if span.step == item.step.name)
-        since = next(spans, self._clock.now()) + self._later.get(item.step.name, timedelta())
+        since = next(spans, self._clock.now()) + self._later_here(item.step.name)
         replaced = self._lifeline.replace_newer(since, why)
         if replaced:
             progress.replaced()
         return replaced
 
-    def _later_here(self, clock_ahead: float | None) -> timedelta:
-        """How much later a moment is by this machine's clock than by another's that was so far ahead of the API
-        server's: or else pods of before a step would count as its own, or its own as those of before.
+    def _later_here(self, step: str) -> timedelta:
+        """How much later a step of an earlier process began by this machine's clock: or else pods of before it would
+        count as its own, or its own as those of before. It is remembered once the API server has told its time.
         """
-        ours = self._clock_ahead() if clock_ahead is not None else None
-        if ours is None or clock_ahead is None:
-            return timedelta()
-        later = ours - clock_ahead
-        return (
-            timedelta(seconds=later) if _CLOCKS_AGREE_SECONDS <= abs(later) <= _CLOCKS_DIFFER_SECONDS else timedelta()
-        )
+        ahead = self._ahead.get(step)
+        if ahead is not None and step not in self._later and (ours := self._clock_ahead(ahead)) is not None:
+            later = ours - ahead
+            differ = _CLOCKS_AGREE_SECONDS <= abs(later) <= _CLOCKS_DIFFER_SECONDS
+            self._later[step] = timedelta(seconds=later) if differ else timedelta()
+        return self._later.get(step, timedelta())
 
-    def _clock_ahead(self) -> float | None:
-        """By how many seconds this machine's clock is ahead of the API server's; None if that doesn't tell."""
+    def _clock_ahead(self, expected: float = 0.0) -> float | None:
+        """By how many seconds this machine's clock is ahead of the API server's; None if that doesn't tell.
+
+        It told its time at some moment between the request and its answer, which may be slow: of what is possible,
+        this is the nearest to `expected`.
+        """
+        asked = self._clock.now()
         try:
-            return (self._clock.now() - self._kube.server_time()).total_seconds()
+            told = self._kube.server_time()
         except ApiError:
             return None
+        least, most = ((each - told).total_seconds() for each in (asked, self._clock.now()))
+        return min(max(expected, least), most)
 
     def _note_replaced(self, item: PipelineStep, point: RestorePoint) -> None:
         """What others have made of a release that goes back is told: the rollback takes that back, too.
