@@ -9,9 +9,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from upgrader.errors import UsageError
+from upgrader.model.version import KubernetesVersion
+
 __all__ = ["lacking", "unknown"]
 
-_MOUNT = frozenset({"mountPath", "mountPropagation", "name", "readOnly", "recursiveReadOnly", "subPath", "subPathExpr"})
+_MOUNT = frozenset(
+    {
+        "bindMountOptions",
+        "mountPath",
+        "mountPropagation",
+        "name",
+        "readOnly",
+        "recursiveReadOnly",
+        "subPath",
+        "subPathExpr",
+    }
+)
 _VOLUME = frozenset(
     {
         "awsElasticBlockStore",
@@ -48,11 +62,13 @@ _VOLUME = frozenset(
     }
 )
 _SOURCES: Mapping[str, frozenset[str]] = {
-    "emptyDir": frozenset({"medium", "sizeLimit"}),
+    "emptyDir": frozenset({"medium", "mode", "sizeLimit"}),
     "hostPath": frozenset({"path", "type"}),
 }
 """The fields of the sources that the kubelet has for static pods without the API."""
 _RESOURCES = frozenset({"claims", "limits", "requests"})
+_SINCE = {"bindMountOptions": 37, "emptyDir.mode": 37}
+"""Those of them that came after the oldest supported version: the minor version 1.x."""
 
 
 def lacking(spec: Mapping[str, Any]) -> str:
@@ -77,16 +93,35 @@ def lacking(spec: Mapping[str, Any]) -> str:
     return ""
 
 
-def unknown(spec: Mapping[str, Any], container: Mapping[str, Any]) -> Iterator[str]:
-    """Each field that Kubernetes doesn't know, of the volumes, the mounts and the resources."""
+def unknown(spec: Mapping[str, Any], container: Mapping[str, Any], image: str) -> Iterator[str]:
+    """What is wrong with each field that Kubernetes doesn't know, in the version of this image, of the volumes, the
+    mounts and the resources.
+    """
+    minor = _minor(image)
+    for name, where, known in _fields(spec, container):
+        since = _SINCE.get(name, 0)
+        if not known:
+            yield f"`{name}`{where}, which is no field of Kubernetes"
+        elif since and minor is not None and minor < since:
+            yield f"`{name}`{where}, which Kubernetes has only since v1.{since}"
+
+
+def _fields(spec: Mapping[str, Any], container: Mapping[str, Any]) -> Iterator[tuple[str, str, bool]]:
+    """Each field's name, where it is, and whether any supported version knows it."""
     for volume in spec.get("volumes") or ():
-        for key in sorted(volume.keys() - _VOLUME):
-            yield f"`{key}` in the volume {volume['name']}"
+        where = f" in the volume {volume['name']}"
+        yield from ((key, where, key in _VOLUME) for key in sorted(volume))
         for source, known in _SOURCES.items():
-            for key in sorted((volume.get(source) or {}).keys() - known):
-                yield f"`{source}.{key}` in the volume {volume['name']}"
+            yield from ((f"{source}.{key}", where, key in known) for key in sorted(volume.get(source) or {}))
     for mount in container.get("volumeMounts") or ():
-        for key in sorted(mount.keys() - _MOUNT):
-            yield f"`{key}` in the mount of {mount['name']} at {mount['mountPath']}"
-    for key in sorted((container.get("resources") or {}).keys() - _RESOURCES):
-        yield f"`resources.{key}`"
+        where = f" in the mount of {mount['name']} at {mount['mountPath']}"
+        yield from ((key, where, key in _MOUNT) for key in sorted(mount))
+    yield from ((f"resources.{key}", "", key in _RESOURCES) for key in sorted(container.get("resources") or {}))
+
+
+def _minor(image: str) -> int | None:
+    """Of the version in an image's tag; None where that doesn't tell."""
+    try:
+        return KubernetesVersion.parse(image.partition("@")[0].rpartition(":")[2]).minor
+    except UsageError:
+        return None

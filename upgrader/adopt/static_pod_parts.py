@@ -65,6 +65,17 @@ _STRICT: Mapping[str, tuple[Any, ...]] = {
     "seccompProfile": ({"type": "RuntimeDefault"},),
 }
 """What of a securityContext the charts' pods have as well. All that is false, 0 (root) or empty is theirs, too."""
+_DEFAULTS: Mapping[str, tuple[Any, ...]] = {
+    "appArmorProfile": ({"type": "RuntimeDefault"},),
+    "fsGroupChangePolicy": ("Always",),
+    "hostUsers": (True,),
+    "os": ({"name": "linux"},),
+    "procMount": ("Default",),
+    "supplementalGroupsPolicy": ("Merge",),
+}
+"""Fields with the value that they have where a manifest, or a chart, says nothing; so of containers, below."""
+_CONTAINERS_DEFAULTS: Mapping[str, tuple[Any, ...]] = {"restartPolicy": ("Always",)}
+_RESIZED_IN_PLACE = "NotRequired"
 _REMEDIES = {
     "containers": "Run it as a separate static pod or DaemonSet instead of in kube-apiserver's pod: a KMS plugin only "
     "needs its socket in a hostPath volume.",
@@ -137,10 +148,10 @@ def _check_election(host: str, static: StaticPod) -> None:
 
 
 def _check_fields(host: str, static: StaticPod) -> None:
-    for what in unknown(static.pod["spec"], static.container):
+    for what in unknown(static.pod["spec"], static.container, static.image):
         raise Blocked(
-            f"{static.component}'s static pod on {host} has {what}, which is no field of Kubernetes: the kubelet "
-            "ignores it, but the API would refuse it in the chart's pod; nothing was changed",
+            f"{static.component}'s static pod on {host} has {what}: the kubelet ignores it, but the API "
+            "would refuse it in the chart's pod; nothing was changed",
             remedy="Correct its name, or remove it, on every controller; the kubelet then restarts the pod.",
         )
 
@@ -204,13 +215,13 @@ def _unknown(static: StaticPod) -> Iterator[tuple[str, str]]:
         if each != container:
             yield "containers", f"another container, {each.get('name')}"
     for key in sorted(spec.keys() - _POD):
-        if spec[key]:
+        if _is_set(key, spec[key]):
             names = [str(item["name"]) for item in spec[key] if "name" in item] if key == "initContainers" else []
             yield key, f"`{key}`" + (f" ({', '.join(names)})" if names else "")
     if spec.get("dnsPolicy", "Default") not in ("ClusterFirst", "Default"):
         yield "dnsPolicy", f"`dnsPolicy: {spec['dnsPolicy']}`"
     for key in sorted(container.keys() - CONTAINER_FIELDS):
-        if container[key]:
+        if container[key] and not _is_containers_default(key, container[key]):
             yield key, f"`{key}`"
     if (container.get("resources") or {}).get("claims"):
         yield "resources", "`resources.claims`"
@@ -223,12 +234,24 @@ def _unknown(static: StaticPod) -> Iterator[tuple[str, str]]:
             yield "env", f"the environment variable {entry['name']} with `valueFrom`"
 
 
+def _is_set(key: str, value: Any) -> bool:
+    """Whether a field says something else than Kubernetes' own default, which is empty or false unless it is listed."""
+    defaults = _DEFAULTS.get(key, ())
+    return value is not None and value not in defaults and bool(value or True in defaults)
+
+
+def _is_containers_default(key: str, value: Any) -> bool:
+    if key == "resizePolicy":
+        return all(each.get("restartPolicy") == _RESIZED_IN_PLACE for each in value)
+    return value in _CONTAINERS_DEFAULTS.get(key, ())
+
+
 def _unsafe(context: Mapping[str, Any]) -> Iterator[str]:
     """What isn't as strict as the charts' own, or another user."""
     for key, value in context.items():
         if key == "capabilities":
             value = (value or {}).get("add")
-        if value and value not in _STRICT.get(key, ()):
+        if value and value not in (*_STRICT.get(key, ()), *_DEFAULTS.get(key, ())):
             yield key
 
 

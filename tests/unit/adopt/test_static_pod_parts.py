@@ -61,6 +61,24 @@ def test_what_kubeadm_writes_is_all_known(component: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("spec", "container"),
+    [
+        ({"hostUsers": True}, {}),
+        ({"os": {"name": "linux"}}, {}),
+        ({"securityContext": {"appArmorProfile": {"type": "RuntimeDefault"}}}, {}),
+        ({"securityContext": {"fsGroupChangePolicy": "Always", "supplementalGroupsPolicy": "Merge"}}, {}),
+        ({}, {"securityContext": {"procMount": "Default", "appArmorProfile": {"type": "RuntimeDefault"}}}),
+        ({}, {"resizePolicy": [{"resourceName": "cpu", "restartPolicy": "NotRequired"}]}),
+        ({}, {"restartPolicy": "Always"}),
+    ],
+)
+def test_what_kubernetes_does_by_itself_is_no_loss(spec: dict[str, Any], container: dict[str, Any]) -> None:
+    """Fields with the value that they have where a manifest says nothing, as in the chart's pod."""
+    pod = kubeadm_pod("kube-scheduler", spec=spec, container=container)
+    check_static_pods(kubeadm_facts(pod).controllers)
+
+
+@pytest.mark.parametrize(
     ("spec", "words"),
     [
         ({"containers": [kubeadm_pod("kube-apiserver").container, _KMS]}, "another container, kms-plugin"),
@@ -68,6 +86,8 @@ def test_what_kubeadm_writes_is_all_known(component: str) -> None:
         ({"initContainers": [{"name": "wait", "image": "busybox"}]}, r"`initContainers` \(wait\)"),
         ({"hostAliases": [{"ip": "10.0.0.7", "hostnames": ["idp.example.org"]}]}, "`hostAliases`"),
         ({"hostPID": True}, "`hostPID`"),
+        ({"hostUsers": False}, "`hostUsers`"),
+        ({"os": {"name": "windows"}}, "`os`"),
         ({"dnsPolicy": "ClusterFirstWithHostNet"}, "`dnsPolicy: ClusterFirstWithHostNet`"),
         ({"securityContext": {"runAsUser": 2001, "supplementalGroups": [2004]}}, r"`securityContext\.runAsUser`"),
     ],
@@ -83,6 +103,8 @@ def test_a_pod_with_more_than_the_charts_have(spec: dict[str, Any], words: str) 
     ("container", "words"),
     [
         ({"envFrom": [{"secretRef": {"name": "x"}}]}, "`envFrom`"),
+        ({"resizePolicy": [{"resourceName": "cpu", "restartPolicy": "RestartContainer"}]}, "`resizePolicy`"),
+        ({"restartPolicy": "OnFailure"}, "`restartPolicy`"),
         ({"lifecycle": {"preStop": {"exec": {"command": ["sleep", "5"]}}}}, "`lifecycle`"),
         (
             {"env": [{"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]},
@@ -117,6 +139,30 @@ def test_a_field_that_kubernetes_does_not_have(of_volume: dict[str, Any], of_mou
     with pytest.raises(Blocked, match=f"static pod on controller-1 has {words}, which is no field") as caught:
         check_static_pods(kubeadm_facts(pod).controllers)
     assert "Correct its name" in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("of_volume", "of_mount", "words"),
+    [
+        ({"emptyDir": {"mode": 0o1777}}, {}, r"`emptyDir\.mode` in the volume scratch"),
+        ({"emptyDir": {}}, {"bindMountOptions": ["noexec"]}, "`bindMountOptions` in the mount of scratch at /scratch"),
+    ],
+)
+def test_a_field_that_only_a_later_kubernetes_has(
+    of_volume: dict[str, Any], of_mount: dict[str, Any], words: str
+) -> None:
+    """v1.37 has it, and takes it over; v1.36 would refuse the chart's pod. An image without a version doesn't tell."""
+    pod = kubeadm_pod(
+        "kube-apiserver",
+        {},
+        ({"name": "scratch", **of_volume}, {"name": "scratch", "mountPath": "/scratch"} | of_mount),
+    )
+    image = "registry.example.org/kube-apiserver"
+    for tag in (":v1.37.0", ":v1.37.1-vendor.2", f":v1.37.1@sha256:{'0' * 64}", f"@sha256:{'0' * 64}"):
+        check_static_pods(kubeadm_facts(replace(pod, image=image + tag)).controllers)
+    with pytest.raises(Blocked, match=f"{words}, which Kubernetes has only since v1.37: ") as caught:
+        check_static_pods(kubeadm_facts(replace(pod, image=f"{image}:v1.36.3")).controllers)
+    assert "remove it" in caught.value.remedy
 
 
 @pytest.mark.parametrize("component", FLAGS)
