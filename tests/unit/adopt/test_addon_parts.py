@@ -515,6 +515,27 @@ def test_what_another_release_of_helm_has_is_refused(helm: HelmAdapter, which: s
     derived()
 
 
+@pytest.mark.parametrize(
+    ("where", "name", "tool"),
+    [
+        ("annotations", "argocd.argoproj.io/tracking-id", "Argo CD"),
+        ("labels", "argocd.argoproj.io/instance", "Argo CD"),
+        ("labels", "kustomize.toolkit.fluxcd.io/name", "Flux"),
+    ],
+)
+def test_what_a_gitops_tool_applies_is_refused(where: str, name: str, tool: str) -> None:
+    """They apply a chart's objects without a release of Helm's, and change them back. Once the objects are of the
+    release `kubernetes`, what is left of such a mark asks nothing.
+    """
+    taken: dict[str, Any] = copy.deepcopy(COREDNS)
+    taken["metadata"][where] = {name: "dns"}
+    with pytest.raises(Blocked, match=f"Deployment kube-system/coredns is applied by {tool} .*; nothing was") as caught:
+        check_addon(taken, _as_rendered(COREDNS), {})
+    assert "`coredns.enabled: false`" in caught.value.remedy and f"-n kube-system {name}-" in caught.value.remedy
+    taken["metadata"].setdefault("annotations", {})["meta.helm.sh/release-name"] = "kubernetes"
+    check_addon(taken, _as_rendered(COREDNS), {})
+
+
 def _as_rendered(workload: dict[str, Any]) -> str:
     return yaml.safe_dump(workload)
 
