@@ -120,7 +120,7 @@ def _fields(spec: Mapping[str, Any], container: Mapping[str, Any]) -> Iterator[t
 
 
 def _minor(image: str) -> int | None:
-    """Of the version in an image's tag; None where that doesn't tell."""
+    """Of the version in an image's tag; None if it names none."""
     try:
         return KubernetesVersion.parse(image.partition("@")[0].rpartition(":")[2]).minor
     except UsageError:
