@@ -101,7 +101,7 @@ def unknown(spec: Mapping[str, Any], container: Mapping[str, Any], image: str) -
     for name, where, known in _fields(spec, container):
         since = _SINCE.get(name, 0)
         if not known:
-            yield f"`{name}`{where}, which is no field of Kubernetes"
+            yield f"`{name}`{where}, a field that Kubernetes doesn't have"
         elif since and minor is not None and minor < since:
             yield f"`{name}`{where}, which Kubernetes has only since v1.{since}"
 

@@ -159,14 +159,14 @@ def _check_fields(host: str, static: StaticPod) -> None:
 def _check_listener(host: str, static: StaticPod) -> None:
     """Once no variable is left in them: kube-apiserver ends at a port or an address that is none."""
     port = static.flags.get("secure-port", ("6443",))[-1]
-    wrong = [] if port.isdecimal() else [("secure-port", port, "port")]
+    wrong = [] if port.isdecimal() else [("secure-port", port, "a port")]
     for name in ("bind-address", "advertise-address"):
         given = given_address(static.flags, name)
         if given and not _is_address(given):
-            wrong.append((name, given, "IP address"))
+            wrong.append((name, given, "an IP address"))
     for name, given, what in wrong:
         raise Blocked(
-            f"{static.component}'s static pod on {host} has --{name}={given}, which is no {what}: kube-apiserver can't "
+            f"{static.component}'s static pod on {host} has --{name}={given}, which isn't {what}: kube-apiserver can't "
             "start with it; nothing was changed",
             remedy="Correct it in the static pod; the kubelet then restarts it.",
         )

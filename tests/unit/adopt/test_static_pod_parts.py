@@ -136,7 +136,9 @@ def test_a_field_that_kubernetes_does_not_have(of_volume: dict[str, Any], of_mou
     """A slip of the pen: the kubelet ignores it, but the API would refuse the chart's pod, halfway through."""
     (one, mount) = volume("audit", "/srv/audit")
     pod = kubeadm_pod("kube-apiserver", {}, ({**one, **of_volume}, {**mount, **of_mount}))
-    with pytest.raises(Blocked, match=f"static pod on controller-1 has {words}, which is no field") as caught:
+    with pytest.raises(
+        Blocked, match=f"static pod on controller-1 has {words}, a field that Kubernetes doesn't have"
+    ) as caught:
         check_static_pods(kubeadm_facts(pod).controllers)
     assert "Correct its name" in caught.value.remedy
 
@@ -186,7 +188,7 @@ def test_a_path_without_its_beginning(component: str) -> None:
 def test_a_resource_by_a_wrong_name(component: str) -> None:
     """The chart's schema would refuse it, and name only the chart; what is right is no slip of the pen."""
     pod = kubeadm_pod(component, container={"resources": {"limit": {"memory": "1Gi"}}})
-    with pytest.raises(Blocked, match=r"on controller-1 has `resources\.limit`, which is no field of Kubernetes"):
+    with pytest.raises(Blocked, match=r"on controller-1 has `resources\.limit`, a field that Kubernetes doesn't have"):
         check_static_pods(kubeadm_facts(pod).controllers)
     claims = {"claims": [{"name": "gpu"}], "limits": {"cpu": "1"}}
     with pytest.raises(Blocked, match=r"has `resources\.claims`, which would be lost"):
@@ -202,7 +204,7 @@ def test_a_resource_by_a_wrong_name(component: str) -> None:
 def test_an_address_that_is_none(flag: str, value: str) -> None:
     """kube-apiserver ends at it, so the file was changed since, or never worked: it is named, and no traceback."""
     pod = kubeadm_pod("kube-apiserver", {flag: value})
-    with pytest.raises(Blocked, match=f"static pod on controller-1 has --{flag}={value}, which is no ") as caught:
+    with pytest.raises(Blocked, match=f"static pod on controller-1 has --{flag}={value}, which isn't ") as caught:
         check_static_pods(kubeadm_facts(pod).controllers)
     assert "Correct it" in caught.value.remedy
 

@@ -299,6 +299,7 @@ UNIT_TESTS_ONLY: dict[str, str] = {
         ("machines.unattended-updates", "machines.updates-unknown"),
         "It reads the settings of a package manager that a lab's machines don't have.",
     ),
+    "instances.port": "It needs a flag whose value only a running container knows.",
     "mounted-files.unread": "It needs a container that ends between two questions.",
     "trial.unknown": "It needs a kubelet that can't start a pod which the API admits.",
     **dict.fromkeys(("charts.dependency", "charts.refused", "charts.remote", "files.invalid"), _OF_FILES),

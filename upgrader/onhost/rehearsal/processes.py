@@ -134,7 +134,7 @@ class Processes:
             if code is not None:
                 raise Failed(
                     f"{name} exited with code {code}, as it does when its disk is full. What the servers said without "
-                    f"it is no result. Its last words: {self._last_words(name)}"
+                    f"it is ignored. Its last words: {self._last_words(name)}"
                 )
 
     def peak_bytes(self) -> int:
