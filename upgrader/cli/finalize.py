@@ -50,7 +50,9 @@ def finalize(
     from upgrader.model.emulation import minor_text
     from upgrader.ui.plan import print_plan
 
-    with propose_finalize(folder, shown, take_over=take_over, campaign=campaign, after=after) as proposed:
+    # A fresh checkout doesn't know all earlier runs of its cluster: they say nothing of a first attempt.
+    known = after if resume else None
+    with propose_finalize(folder, shown, take_over=take_over, campaign=campaign, after=known) as proposed:
         refuse_unapproved(folder, approved)
         if proposed is None:
             say("Nothing to finalize: the control plane emulates no older version.")

@@ -281,6 +281,18 @@ def test_job_that_is_started_again_finalizes_once(place: Place) -> None:
     assert made is not None and made.state.campaign == "c"
 
 
+def test_earlier_finalize_that_only_the_cluster_knows_refuses_no_first_attempt(place: Place) -> None:
+    """A fresh checkout doesn't have its journal, so `--after` is "none"; without --resume, nothing was begun before."""
+    place.upgrade()
+    place.world.helm.fail_upgrade["kubernetes"] = HelmError("timed out")
+    place.finalize()
+    place.world.helm.fail_upgrade.clear()
+    options = ("--yes", "--campaign", "c", "--after", "none")
+    ended = CliRunner().invoke(cli, ["-C", str(place.folder), "finalize", *options])
+    assert ended.exit_code == 0, ended
+    assert not any("--emulated-version" in place.flags(release) for release in WORKLOADS)
+
+
 def test_other_changes_are_not_made_on_the_way(place: Place) -> None:
     """What can't be undone changes nothing else: edited values are refused, and named with the command for them."""
     place.upgrade()
