@@ -65,7 +65,13 @@ class ProposedFinalize:
 
 @contextmanager
 def propose_finalize(
-    folder: Path, front_end: FrontEnd, *, take_over: bool, campaign: str = "", after: str | None = None
+    folder: Path,
+    front_end: FrontEnd,
+    *,
+    take_over: bool,
+    campaign: str = "",
+    after: str | None = None,
+    only_at: KubernetesVersion | None = None,
 ) -> Iterator[ProposedFinalize | None]:
     """Lock the cluster, plan and check; None where nothing is emulated.
 
@@ -73,9 +79,11 @@ def propose_finalize(
     or the newest upgrade has not reached an end. An interrupted one is begun again: each step is safe to repeat.
 
     `campaign` is the fleet's that begins it; raises Blocked where it was to follow the run `after` ("none": to be the
-    first), but a newer one of this kind has ended.
+    first), but a newer one of this kind has ended; or where the cluster doesn't run the version `only_at`.
     """
     with locked_as_it_runs(folder, front_end, take_over=take_over) as (session, observed, held):
+        if only_at is not None:
+            _refuse_other_version(observed, only_at)
         emulated = _emulated(session, observed)
         checked = _planned(session, observed, emulated) if emulated is not None else None
         front_end.doing("")
@@ -99,11 +107,15 @@ def plan_finalize(folder: Path, target: KubernetesVersion, kubeconfig: Path) -> 
     """As `propose_finalize`, without a lock; changes nothing. Raises Blocked if the cluster doesn't run `target`."""
     with open_session(folder, None, kubeconfig) as opened:
         observed = opened.observe()
-        if observed.server != target:
-            raise Blocked(f"it runs {observed.server}; only a cluster that runs {target} can be finalized")
+        _refuse_other_version(observed, target)
         session = _built_in(opened.at(observed.server))
         emulated = _emulated(session, observed)
         return _planned(session, observed, emulated) if emulated is not None else None
+
+
+def _refuse_other_version(observed: Observed, target: KubernetesVersion) -> None:
+    if observed.server != target:
+        raise Blocked(f"it runs {observed.server}; only a cluster that runs {target} can be finalized")
 
 
 def _planned(session: Session, observed: Observed, emulated: Minor) -> CheckedPlan:

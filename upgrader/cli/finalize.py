@@ -8,15 +8,24 @@ from pathlib import Path
 import click
 
 from upgrader.cli.approved_inputs import campaign_options, read_copies, refuse_late, refuse_unapproved
-from upgrader.cli.command_line import EVENTS, TAKE_OVER, YES, front_end
+from upgrader.cli.command_line import EVENTS, TAKE_OVER, VERSION, YES, front_end
 from upgrader.cli.notices import say
 from upgrader.cli.questions import start
+from upgrader.model.version import KubernetesVersion
 
 __all__ = ["finalize"]
 
 
 @click.command()
 @click.option("--resume", is_flag=True, hidden=True, help="With --begin-by: continue an interrupted one at any time.")
+@click.option(
+    "--only-at",
+    "only_at",
+    metavar="VERSION",
+    type=VERSION,
+    hidden=True,
+    help="Refuse if the cluster runs another version than the one that a fleet's campaign finalizes.",
+)
 @campaign_options
 @YES
 @TAKE_OVER
@@ -25,6 +34,7 @@ __all__ = ["finalize"]
 def finalize(
     folder: Path,
     resume: bool,
+    only_at: KubernetesVersion | None,
     approved: str | None,
     copies: Path | None,
     begin_by: datetime | None,
@@ -52,7 +62,9 @@ def finalize(
 
     # A fresh checkout doesn't know all earlier runs of its cluster: they say nothing of a first attempt.
     known = after if resume else None
-    with propose_finalize(folder, shown, take_over=take_over, campaign=campaign, after=known) as proposed:
+    with propose_finalize(
+        folder, shown, take_over=take_over, campaign=campaign, after=known, only_at=only_at
+    ) as proposed:
         refuse_unapproved(folder, approved)
         if proposed is None:
             say("Nothing to finalize: the control plane emulates no older version.")

@@ -129,8 +129,8 @@ class Goal:
 
     @property
     def command(self) -> tuple[str, ...]:
-        """Of each cluster's run."""
-        return ("finalize",) if self.finalizes else ("run", "--to", str(self.target))
+        """Of each cluster's run: one that has waited in a queue may find another version than the campaign has."""
+        return ("finalize", "--only-at", str(self.target)) if self.finalizes else ("run", "--to", str(self.target))
 
     @property
     def to_end(self) -> str:

@@ -293,6 +293,21 @@ def test_earlier_finalize_that_only_the_cluster_knows_refuses_no_first_attempt(p
     assert not any("--emulated-version" in place.flags(release) for release in WORKLOADS)
 
 
+@pytest.mark.parametrize("emulates", [True, False])
+def test_only_the_version_of_the_campaign_is_finalized(place: Place, emulates: bool) -> None:
+    """A Job may have waited in a queue while a person has upgraded the cluster again: the end of that emulation was
+    not approved. Nor is such a cluster done where it emulates nothing.
+    """
+    place.upgrade()
+    if not emulates:
+        place.finalize()
+    options = ("--yes", "--resume", "--only-at", str(FROM))
+    ended = CliRunner().invoke(cli, ["-C", str(place.folder), "finalize", *options])
+    assert isinstance(ended.exception, Blocked), ended
+    assert f"it runs {TO}; only a cluster that runs {FROM} can be finalized" in str(ended.exception)
+    assert ("--emulated-version=1.36" in place.flags("kubernetes")) is emulates
+
+
 def test_other_changes_are_not_made_on_the_way(place: Place) -> None:
     """What can't be undone changes nothing else: edited values are refused, and named with the command for them."""
     place.upgrade()

@@ -38,7 +38,7 @@ def test_each_cluster_is_finalized_in_its_stage(machine: Machine) -> None:
     assert set(phases(campaign).values()) == {"succeeded"}
     assert [command[1].rpartition("/")[2] for command in machine.commands] == ["a", "b", "c"]
     for command in machine.commands:
-        assert command[4:8] == ["finalize", "--yes", "-o", "json"] and "--approved-inputs" in command
+        assert command[4:9] == ["finalize", "--only-at", str(TARGET), "--yes", "-o"] and "--approved-inputs" in command
 
 
 def test_cluster_at_another_version_is_not_finalized(machine: Machine) -> None:
