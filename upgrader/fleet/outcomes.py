@@ -109,12 +109,13 @@ def result_of(
     An upgrade over several minors has a run for each. The command names the last one that has ended, and its exit code
     may be of the next one, which was blocked, or was begun and has no end.
     """
-    if goal.finalizes and end is not None and end.exit_code == 0 and not end.run:
-        return Result("succeeded", reason="it emulated no older version", time=end.time, began=end.began)
-    if end is not None and end.unread:
-        return replace(_by_exit_code(end, cluster, folder / "runs", goal, resumed), time=end.time, began=end.began)
     runs = folder / "runs"
+    if end is not None and end.unread:
+        return replace(_by_exit_code(end, cluster, runs, goal, resumed), time=end.time, began=end.began)
     begun = _begun(runs, goal.kind, before, resumed, campaign)
+    if goal.finalizes and end is not None and end.exit_code == 0 and not end.run:
+        mine = run_named(runs, begun) if begun not in ("", before, resumed) else None
+        return replace(_nothing_left(mine, cluster, goal), time=end.time, began=end.began)
     unnamed = _open_run(runs, begun, end) if end and end.run else None
     if unnamed is not None and end is not None:
         end = replace(end, run="")
@@ -142,6 +143,15 @@ def _begun(runs: Path, kind: RunKind, before: str, resumed: str, campaign: str) 
     if newest is not None and (newest.name > known or run_named(runs, known)):
         return newest.name
     return "" if newest is None and newest_name(runs) else known  # what was there is gone: nothing is known of it
+
+
+def _nothing_left(mine: PastRun | None, cluster: str, goal: Goal) -> Result:
+    """Of a finalize that found nothing emulated: as `mine` has ended, which an earlier process of the attempt began. It
+    may have failed once the last emulation had ended.
+    """
+    if mine is not None and mine.outcome not in ("interrupted", "unknown"):
+        return _by_journal(mine, cluster, goal)
+    return Result("succeeded", reason="it emulated no older version")
 
 
 def _open_run(runs: Path, newest: str, end: CommandEnd) -> PastRun | None:
@@ -264,5 +274,10 @@ def _reached(run: PastRun, goal: Goal) -> bool:
 
 
 def _on_the_way(run: PastRun, goal: Goal) -> bool:
-    """One hop of several: neither the old version nor the new."""
-    return run.state.kind is goal.kind and run.outcome == "succeeded" and run.state.target != goal.target
+    """One hop of several: neither the old version nor the new. A finalize has but one."""
+    return (
+        run.state.is_upgrade
+        and run.state.kind is goal.kind
+        and run.outcome == "succeeded"
+        and run.state.target != goal.target
+    )
