@@ -92,7 +92,8 @@ def propose_finalize(
             return
         found = session.find_runs()
         newest = _newest(found)
-        continues = newest is not None and newest.state.outcome in (None, "interrupted")
+        unended = newest is not None and newest.state.outcome in (None, "interrupted")
+        continues = newest is not None and unended and built_on(newest, found) is None
         told = known_to_campaign(found, session.find_brief_runs()) if after is not None else found
         if not continues and (ended := _newest(told)) is not None:
             refuse_newer(ended, told, after)

@@ -265,6 +265,20 @@ def test_finalize_of_a_campaign_begins_in_its_window(place: Place, by: str, inte
     assert ("--emulated-version=1.36" in place.flags("kubernetes")) is not begins
 
 
+def test_old_finalize_before_the_upgrade_is_not_continued(place: Place) -> None:
+    """One that was interrupted before the upgrade is past: a Job, which always resumes, keeps to its window."""
+    name = "19990101T000000-finalize"
+    (place.folder / "runs" / name).mkdir(parents=True)
+    journal = Journal(place.folder / "runs" / name / JOURNAL, place.world.clock)
+    journal.emit(RunStarted(name, RunKind.FINALIZE, (), f"runs/{name}", target=FROM))
+    journal.close()
+    place.upgrade()
+    options = ("--yes", "--resume", "--begin-by", "2000-01-01T00:00:00+0000")
+    ended = CliRunner().invoke(cli, ["-C", str(place.folder), "finalize", *options])
+    assert isinstance(ended.exception, Interrupted), ended
+    assert "--emulated-version=1.36" in place.flags("kubernetes")
+
+
 def test_job_that_is_started_again_finalizes_once(place: Place) -> None:
     """Its run has ended, and was rolled back: the cluster isn't tried a second time without a person."""
     place.upgrade()
