@@ -33,7 +33,8 @@ __all__ = ["ProposedFinalize", "locked_as_it_runs", "plan_finalize", "propose_fi
 class ProposedFinalize:
     """What ends the emulation of `emulated`, checked; the cluster is locked."""
 
-    emulated: Minor
+    emulated: Minor | None
+    """None: an interrupted run has ended all of it, whose gates are asked again."""
     checked: CheckedPlan
     session: Session
     front_end: FrontEnd
@@ -84,16 +85,17 @@ def propose_finalize(
     with locked_as_it_runs(folder, front_end, take_over=take_over) as (session, observed, held):
         if only_at is not None:
             _refuse_other_version(observed, only_at)
-        emulated = _emulated(session, observed)
-        checked = _planned(session, observed, emulated) if emulated is not None else None
-        front_end.doing("")
-        if emulated is None or checked is None:
-            yield None
-            return
-        found = session.find_runs()
+        emulated, found = _emulated(session, observed), session.find_runs()
         newest = _newest(found)
         unended = newest is not None and newest.state.outcome in (None, "interrupted")
         continues = newest is not None and unended and built_on(newest, found) is None
+        if emulated is None and not continues:
+            front_end.doing("")
+            yield None
+            return
+        # Of one that was interrupted after its last change, the gates have not passed yet.
+        checked = _planned(session, observed, emulated)
+        front_end.doing("")
         told = known_to_campaign(found, session.find_brief_runs()) if after is not None else found
         if not continues and (ended := _newest(told)) is not None:
             refuse_newer(ended, told, after)
@@ -119,7 +121,7 @@ def _refuse_other_version(observed: Observed, target: KubernetesVersion) -> None
         raise Blocked(f"it runs {observed.server}; only a cluster that runs {target} can be finalized")
 
 
-def _planned(session: Session, observed: Observed, emulated: Minor) -> CheckedPlan:
+def _planned(session: Session, observed: Observed, emulated: Minor | None) -> CheckedPlan:
     refuse_unended(session)
     _refuse_other_changes(session, observed, emulated)
     plan = plan_run(session.intended(None), observed, observed.server)
@@ -187,13 +189,13 @@ def refuse_unended(session: Session, *, without: str = "") -> None:
     raise Blocked(f"upgrade {newest.name} is not complete ({newest.state.result}); nothing was changed", remedy=remedy)
 
 
-def _refuse_other_changes(session: Session, observed: Observed, emulated: Minor) -> None:
+def _refuse_other_changes(session: Session, observed: Observed, emulated: Minor | None) -> None:
     """Each release is as it was with the emulation, or already as it is without."""
     others = []
     for kept, final in zip(session.intended(emulated), session.intended(None), strict=True):
         assert isinstance(kept, IntendedRelease) and isinstance(final, IntendedRelease)
         name, now = final.spec.name, observed.releases[final.spec.name].manifest
-        if emulated_in(final.manifest) is not None:
+        if emulated is not None and emulated_in(final.manifest) is not None:
             raise Blocked(
                 f"release {name} would still emulate {minor_text(emulated)}: its values set the flag "
                 "emulated-version themselves; nothing was changed",

@@ -73,7 +73,8 @@ def finalize(
             refuse_late(begin_by)
         print_plan(proposed.checked.document, diff=False)
         proposed.checked.refuse_if_blocked()
-        old, new = minor_text(proposed.emulated), proposed.checked.plan.target
+        old = minor_text(proposed.emulated) if proposed.emulated else "the old minor"
+        new = proposed.checked.plan.target
         say(f"This is the point of no return: afterwards, {new} can't be rolled back to {old}.")
         start(proposed, question=f"End the emulation of {old}?", yes=yes)
         say(

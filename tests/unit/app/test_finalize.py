@@ -24,7 +24,7 @@ from upgrader.app.rollback import run_to_roll_back
 from upgrader.app.upgrade import propose_upgrade
 from upgrader.app.wiring import Session
 from upgrader.cli.main import cli
-from upgrader.engine.history.past_runs import newest_run
+from upgrader.engine.history.past_runs import newest_run, past_run
 from upgrader.engine.journal.journal_file import JOURNAL, Journal
 from upgrader.engine.locks.fence import Fence
 from upgrader.errors import Blocked, HelmError, Interrupted, UsageError
@@ -226,6 +226,24 @@ def test_half_finalized_is_completed(place: Place) -> None:
     assert finished is not None and finished.error is None
     assert [step.summary.startswith("nothing") for step in finished.state.steps] == [True, False]
     assert not any("--emulated-version" in place.flags(release) for release in WORKLOADS)
+
+
+def test_finalize_interrupted_at_its_last_gate_is_completed(place: Place) -> None:
+    """Nothing emulates any more, but its gates have not passed: the same command asks them, and ends with a result."""
+    place.upgrade()
+    for release in WORKLOADS:
+        place.world.helm.install(release, rendered(ReleaseSpec(release, "", Path(), {"kubernetesVersion": str(TO)})))
+    place.answer()
+    name = "99990101T000000-finalize"
+    (place.folder / "runs" / name).mkdir(parents=True)
+    journal = Journal(place.folder / "runs" / name / JOURNAL, place.world.clock)
+    journal.emit(RunStarted(name, RunKind.FINALIZE, (), f"runs/{name}", target=TO))
+    journal.close()
+    ended = CliRunner().invoke(cli, ["-C", str(place.folder), "finalize", "--yes"])
+    assert ended.exit_code == 0 and "Nothing to finalize" not in ended.output, ended
+    (begun,) = (each for each in (place.folder / "runs").glob("*finalize*") if each.name != name)
+    made = past_run(begun)
+    assert made.outcome == "succeeded" and all(step.gates for step in made.state.steps)
 
 
 def test_plan_of_a_finalize_needs_no_lock(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
