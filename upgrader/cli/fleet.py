@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from upgrader.fleet.decide import Decision
     from upgrader.fleet.events import ExecutorName
     from upgrader.fleet.model import Fleet
+    from upgrader.fleet.pipelines import PipelineForm
     from upgrader.fleet.state import CampaignState
     from upgrader.model.version import KubernetesVersion
 
@@ -276,6 +277,23 @@ def skip(folder: Path, cluster: str, reason: str) -> None:
     say(f"{cluster} is skipped. To run it later: upgrader fleet retry {cluster}")
     if run:
         say(f"Its run {run} has not ended: until then, it blocks other domains and counts for `maxConcurrency`.")
+
+
+@fleet.command()
+@click.argument("form", type=click.Choice(["github", "gitlab", "argo"]))
+@click.pass_obj
+def render(folder: Path, form: PipelineForm) -> None:
+    """Print the campaign as a pipeline that GitHub Actions, GitLab CI or Argo Workflows runs.
+
+    It has the stages, batches of `maxConcurrency` clusters, approvals, the time of soaks, and failure domains. It ends
+    after the batch in which a cluster fails, and has no other rule of a campaign: `upgrader fleet run` has them all.
+    """
+    from upgrader.fleet.pipelines import left_out, pipeline
+    from upgrader.fleet.use_cases import proposed_fleet
+
+    proposed = proposed_fleet(folder)
+    click.echo(pipeline(proposed, form, folder), nl=False)
+    say(f"Not in the pipeline: {', '.join(left_out(proposed))}.")
 
 
 @fleet.command("jobs-gone")

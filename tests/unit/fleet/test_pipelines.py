@@ -1,0 +1,127 @@
+"""`upgrader fleet render`: a campaign as a pipeline of another program, with the stages' order and limits."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from testkit.fakes.clock import FakeClock
+from testkit.fleet_folder import FLEET, write_fleet
+from upgrader.cli.main import cli
+from upgrader.errors import UsageError
+from upgrader.fleet.fleet_folder import read_fleet
+from upgrader.fleet.pipelines import PipelineForm, left_out, pipeline
+
+FORMS: tuple[PipelineForm, ...] = ("github", "gitlab", "argo")
+WIDE = FLEET.replace("  domains: {label: region}\n", "")
+"""Without failure domains, so that both clusters of production may run at once."""
+
+
+def rendered(folder: Path, form: PipelineForm, fleet: str = FLEET) -> Any:
+    """The pipeline of a fleet in a repository, as its program reads it."""
+    (folder / ".git").mkdir(exist_ok=True)
+    made = folder / "fleets/one"
+    made.mkdir(parents=True, exist_ok=True)
+    write_fleet(made, fleet)
+    return yaml.safe_load(pipeline(read_fleet(made, FakeClock().now()), form, made))
+
+
+def test_github_runs_batch_after_batch(tmp_path: Path) -> None:
+    """Canary, then an environment with reviewers and a wait timer, then one domain of production after the other."""
+    jobs = rendered(tmp_path, "github")["jobs"]
+    order = ["part-1-1", "before-2", "part-2-1", "part-3-1"]
+    assert list(jobs) == order
+    assert [jobs[name].get("needs") for name in order] == [None, *order[:-1]]
+    assert jobs["before-2"]["environment"] == {"name": "fleet-2"}
+    assert jobs["part-2-1"]["strategy"] == {
+        "fail-fast": False,
+        "matrix": {"include": [{"cluster": "b", "folder": "fleets/one/clusters/b"}]},
+    }
+    assert 'upgrader -C "$FOLDER" run --to v1.37.1 --resume --yes' in jobs["part-1-1"]["steps"][-1]["run"]
+
+
+def test_clusters_of_one_batch_run_at_once(tmp_path: Path) -> None:
+    """As many as `maxConcurrency` allows: 50 % of two is one, 100 % both."""
+    assert list(rendered(tmp_path, "github", WIDE)["jobs"])[-2:] == ["part-2-1", "part-2-2"]
+    both = rendered(tmp_path, "gitlab", WIDE.replace("50%", "100%"))
+    assert both["stages"] == ["part-1-1", "soak-2", "approval-2", "part-2-1"]
+    assert [each["CLUSTER"] for each in both["part-2-1"]["parallel"]["matrix"]] == ["b", "c"]
+
+
+def test_gitlab_waits_for_a_soak_and_a_person(tmp_path: Path) -> None:
+    """As delayed and manual jobs, of stages of their own; each cluster has its environment and its lock."""
+    made = rendered(tmp_path, "gitlab")
+    assert made["soak-2"]["start_in"] == "86400 seconds" and made["approval-2"]["when"] == "manual"
+    assert made[".cluster"]["environment"] == {"name": "$CLUSTER"}
+    assert made[".cluster"]["resource_group"] == "upgrader-$CLUSTER"
+
+
+def test_argo_has_the_same_order(tmp_path: Path) -> None:
+    """Steps one after the other; pods without a token, which repeat only what was interrupted."""
+    spec = rendered(tmp_path, "argo")["spec"]
+    templates = {each["name"]: each for each in spec["templates"]}
+    assert [step["template"] for (step,) in templates["fleet"]["steps"]] == [
+        "part-1", "soak-2", "approval", "part-2", "part-3",
+    ]  # fmt: skip
+    assert templates["soak-2"]["suspend"] == {"duration": "86400"} and spec["automountServiceAccountToken"] is False
+    ((batch,),) = templates["part-2"]["steps"]
+    assert batch["withItems"] == [{"cluster": "b", "folder": "fleets/one/clusters/b"}]
+    assert "[-1, 6, 130]" in templates["cluster"]["retryStrategy"]["expression"]
+
+
+@pytest.mark.parametrize("form", ["github", "gitlab"])
+def test_published_schema_accepts_it(tmp_path: Path, form: PipelineForm) -> None:
+    """That of the program which runs it."""
+    file = tmp_path / "pipeline.yml"
+    file.write_text(yaml.safe_dump(rendered(tmp_path, form)).replace("true:", "on:", 1))
+    schema = ["vendor.github-workflows"] if form == "github" else ["vendor.gitlab-ci", "--data-transform=gitlab-ci"]
+    command = [str(Path(sys.executable).parent / "check-jsonschema"), "--builtin-schema", *schema, str(file)]
+    checked = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stdout
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_campaign_that_finalizes(tmp_path: Path, form: PipelineForm) -> None:
+    """Its clusters are finalized, by the same pipeline."""
+    assert "finalize --only-at v1.37.1 --resume --yes" in str(
+        rendered(tmp_path, form, FLEET.replace("spec:", "spec:\n  action: finalize"))
+    )
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_what_it_lacks_is_named(tmp_path: Path, form: PipelineForm) -> None:
+    """In the file and by the command: rules that only `fleet run` keeps."""
+    rendered(tmp_path, form)
+    ended = CliRunner().invoke(cli, ["-C", str(tmp_path / "fleets/one"), "fleet", "render", form])
+    lacks = ", ".join(left_out(read_fleet(tmp_path / "fleets/one", FakeClock().now())))
+    assert ended.exit_code == 0 and lacks == "windows, exclusions, maxFailures, onUnreachable, uid"
+    assert f"doesn't have: {lacks}" in ended.stdout and f"Not in the pipeline: {lacks}." in ended.stderr
+
+
+def test_folder_that_a_job_would_not_have(tmp_path: Path) -> None:
+    """One outside of the repository is refused, and a name that a shell would read as more than a name."""
+    made = tmp_path / "one"
+    made.mkdir()
+    write_fleet(made)
+    (made / ".git").mkdir()
+    inventory = (made / "fleet-inventory.yaml").read_text()
+    for folder, said in (("../two", "is not in the repository"), ("clusters/b c", "can't be in the path")):
+        (made / folder).mkdir()
+        (made / folder / "upgrader.yaml").write_text("kubernetesVersion: v1.36.3\n")
+        (made / "fleet-inventory.yaml").write_text(inventory.replace("name: a,", f"name: a, folder: '{folder}',"))
+        with pytest.raises(UsageError, match=said):
+            pipeline(read_fleet(made, FakeClock().now()), "github", made)
+
+
+def test_soak_that_is_longer_than_a_pipeline_can_wait(tmp_path: Path) -> None:
+    """GitLab delays a job by a week at most."""
+    fleet = FLEET.replace("for: 24h", "for: 200h")
+    with pytest.raises(UsageError, match="a pipeline of gitlab can wait for 7 days at most"):
+        rendered(tmp_path, "gitlab", fleet)
+    assert rendered(tmp_path, "github", fleet)

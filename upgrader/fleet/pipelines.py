@@ -1,0 +1,124 @@
+"""`upgrader fleet render`: a campaign as a pipeline of GitHub, GitLab or Argo Workflows, which then runs it.
+
+A pipeline has the campaign's stages in their order, with their approvals, the time of their soaks, failure domains,
+and batches of `maxConcurrency` clusters. It ends after the batch in which a cluster fails; `left_out` names the rules
+of a campaign that it lacks.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from upgrader.errors import UsageError
+from upgrader.fleet.model import Fleet, FleetCluster
+from upgrader.model.time_text import duration
+from upgrader.rendering import Templates
+
+__all__ = ["PipelineForm", "left_out", "pipeline"]
+
+PipelineForm = Literal["github", "gitlab", "argo"]
+_PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
+_LONGEST_SOAK_DAYS = {"github": 30, "gitlab": 7}
+"""What an environment's wait timer, and a delayed job, can wait for."""
+_FILES = {"github": "github.yml.j2", "gitlab": "gitlab.yml.j2", "argo": "argo.yaml.j2"}
+
+
+@dataclass(frozen=True)
+class _Cluster:
+    name: str
+    folder: str
+    """In the repository."""
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Clusters of one stage and one failure domain; the parts run one after the other."""
+
+    number: int
+    name: str
+    clusters: tuple[_Cluster, ...]
+    at_once: int
+    approval: bool
+    """Whether a person approves it first."""
+    soak_seconds: int
+    """How long the stage before it soaks."""
+
+    @property
+    def batches(self) -> tuple[tuple[_Cluster, ...], ...]:
+        """The clusters in groups that may run at once."""
+        begins = range(0, len(self.clusters), self.at_once)
+        return tuple(self.clusters[begin : begin + self.at_once] for begin in begins)
+
+
+def pipeline(fleet: Fleet, form: PipelineForm, folder: Path) -> str:
+    """The pipeline's file; `folder` is the fleet's, in a git repository with all folders of its clusters.
+
+    Raises UsageError for a cluster folder that the repository can't have and for a soak that is too long, and
+    ConfigError for a template of the user's that can't be rendered.
+    """
+    for stage in fleet.stages[:-1]:
+        if stage.soak_seconds > (most := _LONGEST_SOAK_DAYS.get(form, 0)) * 86400 > 0:
+            raise UsageError(
+                f"stage {stage.name} soaks for {duration(stage.soak_seconds)}, but a pipeline of {form} can wait for "
+                f"{most} days at most",
+                remedy="Use `upgrader fleet run`, or a shorter soak.",
+            )
+    home = folder.absolute()
+    root = next((each for each in (home, *home.parents) if (each / ".git").exists()), home)
+    return Templates.of_user(os.environ).render(
+        f"pipelines/{_FILES[form]}",
+        goal=str(fleet.goal),
+        parts=tuple(_parts(fleet, root)),
+        command=" ".join(fleet.goal.command),
+        left_out=left_out(fleet),
+        image=fleet.jobs.image if fleet.jobs else "",
+    )
+
+
+def left_out(fleet: Fleet) -> tuple[str, ...]:
+    """The rules of a campaign that its pipeline doesn't have."""
+    stages = fleet.stages
+    lacks = {
+        "windows": bool(fleet.windows),
+        "exclusions": bool(fleet.exclusions),
+        "soak.minRequests": any(stage.soak_requests for stage in stages),
+        "soak.gates": any(stage.soak_gates for stage in stages),
+        "soak.restart": any(stage.soak_restart for stage in stages),
+    }
+    return (*(name for name, lacking in lacks.items() if lacking), "maxFailures", "onUnreachable", "uid")
+
+
+def _parts(fleet: Fleet, root: Path) -> Iterator[_Part]:
+    number, soak = 0, 0.0
+    for stage in fleet.stages:
+        members = fleet.members[stage.name]
+        at_once = stage.max_concurrency.at_once(len(members))
+        for place, domain in enumerate(dict.fromkeys(fleet.domain_of(each.name) for each in members)):
+            mine = tuple(_cluster(each, root) for each in members if fleet.domain_of(each.name) == domain)
+            number += 1
+            first = (stage.approval, round(soak)) if not place else (False, 0)
+            yield _Part(number, f"{stage.name} {domain}".strip(), mine, min(at_once, len(mine)), *first)
+        soak = stage.soak_seconds
+
+
+def _cluster(cluster: FleetCluster, root: Path) -> _Cluster:
+    """Its name and path are in expressions and shell scripts of the CI system."""
+    try:
+        inside = cluster.folder.resolve().relative_to(root.resolve())
+    except ValueError:
+        raise UsageError(
+            f"{cluster.folder}, the folder of cluster {cluster.name}, is not in the repository {root}: its job would "
+            "not have it",
+            remedy="Move it there, or name the cluster in `exclude`.",
+        ) from None
+    if odd := next((part for part in inside.parts if not _PLAIN.fullmatch(part)), ""):
+        raise UsageError(
+            f"{odd!r} can't be in the path of a cluster folder that has CI jobs",
+            remedy="Rename it: only letters, digits, '.', '_' and '-' are safe in shells and CI systems.",
+        )
+    return _Cluster(cluster.name, inside.as_posix())
