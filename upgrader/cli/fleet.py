@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from upgrader.cli.command_groups import GroupOfWholeLines
-from upgrader.cli.command_line import YES, front_end
+from upgrader.cli.command_line import VERSION, YES, front_end
 from upgrader.cli.notices import say
 from upgrader.cli.output import TEXT_OR_JSON
 from upgrader.cli.questions import confirm
@@ -35,6 +35,36 @@ _REASON = click.option("--reason", metavar="TEXT", required=True, help="Reason, 
 @click.group(cls=GroupOfWholeLines)
 def fleet() -> None:
     """Upgrade many clusters in stages. Here, `-C DIR` is the folder of fleet.yaml and fleet-inventory.yaml."""
+
+
+@fleet.command()
+@click.option("--to", "target", metavar="VERSION", type=VERSION, required=True, help="The campaign's target.")
+@click.option(
+    "--exec",
+    "commands",
+    metavar="COMMAND",
+    multiple=True,
+    help="A command that kubeconfigs may run for credentials, such as aws; may be repeated.",
+)
+@YES
+@click.pass_obj
+def init(folder: Path, target: KubernetesVersion, commands: tuple[str, ...], yes: bool) -> None:
+    """Write fleet.yaml and fleet-inventory.yaml for the cluster folders in `clusters/`.
+
+    Asks each cluster for its UID. The first cluster is the canary; the others follow after an approval.
+    """
+    shown = front_end()
+
+    from upgrader.fleet.new_folder import propose_fleet
+
+    proposed = propose_fleet(folder, target, commands, shown.doing)
+    say("\n".join(f"will write: {path}" for path in proposed.texts))
+    confirm("Write these files?", yes=yes)
+    try:
+        proposed.write()
+    except OSError as error:
+        raise UsageError(f"{error.filename}: {error.strerror}", remedy="Check the folder's permissions.") from error
+    say(f"Next: edit labels and stages, then upgrader -C {folder} fleet plan")
 
 
 @fleet.command()
