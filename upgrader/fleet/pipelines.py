@@ -102,7 +102,8 @@ def _parts(fleet: Fleet, root: Path) -> Iterator[_Part]:
             mine = tuple(_cluster(each, root) for each in members if fleet.domain_of(each.name) == domain)
             number += 1
             first = (stage.approval, round(soak)) if not place else (False, 0)
-            yield _Part(number, f"{stage.name} {domain}".strip(), mine, min(at_once, len(mine)), *first)
+            shown = domain if _PLAIN.fullmatch(domain) else ""  # a label's value may be an expression, or two lines
+            yield _Part(number, f"{stage.name} {shown}".strip(), mine, min(at_once, len(mine)), *first)
         soak = stage.soak_seconds
 
 

@@ -119,6 +119,17 @@ def test_folder_that_a_job_would_not_have(tmp_path: Path) -> None:
             pipeline(read_fleet(made, FakeClock().now()), "github", made)
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_label_is_no_code(tmp_path: Path, form: PipelineForm) -> None:
+    """Its value may be anything, and stands in no line of the file."""
+    rendered(tmp_path, form)
+    made = tmp_path / "fleets/one"
+    inventory = made / "fleet-inventory.yaml"
+    inventory.write_text(inventory.read_text().replace("region: south", 'region: "${{ secrets.X }}\\u2028hostile: 1"'))
+    text = pipeline(read_fleet(made, FakeClock().now()), form, made)
+    assert "hostile" not in text and "secrets.X" not in text and "fleets/one/clusters/c" in text
+
+
 def test_soak_that_is_longer_than_a_pipeline_can_wait(tmp_path: Path) -> None:
     """GitLab delays a job by a week at most."""
     fleet = FLEET.replace("for: 24h", "for: 200h")
