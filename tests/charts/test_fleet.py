@@ -57,6 +57,27 @@ def test_rights_are_only_in_those_namespaces(render: Render) -> None:
             assert "*" not in (*rule["verbs"], *rule["resources"], *rule["apiGroups"])
 
 
+def test_coordinator_is_installed_if_it_has_a_folder(render: Render) -> None:
+    """One pod at a time, as a plain user without any right but the ServiceAccount's, with a kubeconfig that has no
+    token; it starts no campaign.
+    """
+    assert not render("fleet", VALUES, "ops").names("Deployment")
+    image = f"registry.example.com/upgrader-runner@sha256:{'0' * 64}"
+    with pytest.raises(Refused, match=r"needs coordinator\.volume"):
+        render("fleet", {"coordinator": {"image": image}})
+    volume = {"persistentVolumeClaim": {"claimName": "fleet"}}
+    found = render("fleet", {"coordinator": {"image": image, "volume": volume}}, "ops")
+    spec = found.get("Deployment", "fleet-coordinator")["spec"]
+    pod = spec["template"]["spec"]
+    assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"}) and pod["volumes"][0] == {
+        "name": "fleet", **volume,
+    }  # fmt: skip
+    assert pod["securityContext"]["runAsNonRoot"] and pod["serviceAccountName"] == "fleet-coordinator"
+    assert "fleet run --continue" in pod["containers"][0]["command"][-1]
+    config = found.get("ConfigMap", "fleet-coordinator")["data"]["hub.kubeconfig"]
+    assert "tokenFile: /var/run/secrets" in config and "insecure" not in config
+
+
 def test_jobs_reach_their_own_cluster_alone(render: Render) -> None:
     """Nothing comes in; out go its own addresses, by default to the API and SSH, and DNS, which can be left out."""
     found = render("fleet", VALUES, "ops")

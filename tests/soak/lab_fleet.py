@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,6 +32,7 @@ _REPOSITORY = "registry.example/upgrader/upgrader-runner"
 """No node can reach it: it has the image already."""
 _NAMESPACE, _ACCOUNT, _PREFIX = "fleet", "fleet-coordinator", "fleet-"
 """Of the chart's release, and as the chart has them by default."""
+_KUBECTL = "kubectl --kubeconfig=/etc/kubernetes/admin.conf"
 _WORKER, _CONTROLLER = "worker-1", "controller-1"
 _PER_SECOND = 10.0
 _PLAYS = {
@@ -93,6 +95,44 @@ class LabFleet:
                 )
                 for name, cluster in self.clusters.items()
             }
+
+    def install_coordinator(self, **spec: object) -> None:
+        """Have the chart's Deployment continue the campaigns of a copy of the folder, which has the same path on the
+        hub's worker; `spec` has what differs in its fleet.yaml.
+        """
+        file, lab = self.folder / "fleet.yaml", Lab.find(self.hub.name)
+        before = file.read_text()
+        campaign = yaml.safe_load(before)
+        campaign["spec"] |= {**spec, "jobs": {**campaign["spec"]["jobs"], "kubeconfig": "/etc/fleet/hub.kubeconfig"}}
+        file.write_text(yaml.safe_dump(campaign, sort_keys=False))
+        place = str(self.folder)
+        packed = subprocess.run(["tar", "-C", "/", "-cf", "-", place[1:]], capture_output=True, check=True)
+        file.write_text(before)
+        unpack = f"tar -C / -xf - && chown -R 1000:1000 {place}"
+        subprocess.run([*lab.ssh(_WORKER), unpack], input=packed.stdout, check=True, timeout=stretched(120))
+        values = yaml.safe_load((self.folder / "values.yaml").read_text())
+        values["coordinator"] = {
+            "image": f"{_REPOSITORY}@{self.release.digest}",
+            "folder": place,
+            "volume": {"hostPath": {"path": place, "type": "Directory"}},
+        }
+        _install(self, values)
+
+    def on_hub(self, *arguments: str) -> str:
+        """What `upgrader fleet` prints in the coordinator's pod, also if it fails."""
+        return self.hub.on_controller(f"{self._in_pod(arguments)} 2>&1 || true")
+
+    def start_on_hub(self, *arguments: str) -> None:
+        """The same, without a wait for its end."""
+        self.hub.on_controller(f"nohup {self._in_pod(arguments)} > /tmp/fleet.log 2>&1 < /dev/null &")
+
+    def delete_coordinator(self) -> None:
+        """Its pod; the Deployment makes another one."""
+        self.hub.on_controller(f"{_KUBECTL} -n {_NAMESPACE} delete pod -l app.kubernetes.io/component=coordinator")
+
+    def _in_pod(self, arguments: Sequence[str]) -> str:
+        upgrader = shlex.join(["upgrader", "-C", str(self.folder), "fleet", *arguments])
+        return f"{_KUBECTL} -n {_NAMESPACE} exec deploy/fleet-coordinator -- {upgrader}"
 
     def jobs(self, name: str) -> tuple[KubeObject, ...]:
         """Of a cluster."""
@@ -197,17 +237,20 @@ def _install_chart(fleet: LabFleet) -> None:
     clusters = [
         {"name": name, "egress": [{"cidr": f"{_controller(cluster)}/32"}]} for name, cluster in fleet.clusters.items()
     ]
-    values = fleet.folder / "values.yaml"
-    values.write_text(yaml.safe_dump({"clusters": clusters}))
-    place = ["--namespace", _NAMESPACE, "--create-namespace", "--values", str(values)]
-    fleet.hub.helm("upgrade", "--install", "fleet", str(fleet.release.chart), *place, "--rollback-on-failure", "--wait")
-    admin = "kubectl --kubeconfig=/etc/kubernetes/admin.conf"
-    token = fleet.hub.on_controller(f"{admin} -n {_NAMESPACE} create token {_ACCOUNT} --duration=8h").strip()
+    _install(fleet, {"clusters": clusters})
+    token = fleet.hub.on_controller(f"{_KUBECTL} -n {_NAMESPACE} create token {_ACCOUNT} --duration=8h").strip()
     kubeconfig = yaml.safe_load((fleet.hub.folder / "kubeconfig").read_text())
     kubeconfig["users"][0]["user"] = {"token": token}
     file = fleet.folder / "hub.kubeconfig"
     file.touch(mode=0o600)
     file.write_text(yaml.safe_dump(kubeconfig))
+
+
+def _install(fleet: LabFleet, values: Mapping[str, object]) -> None:
+    file = fleet.folder / "values.yaml"
+    file.write_text(yaml.safe_dump(values))
+    place = ["--namespace", _NAMESPACE, "--create-namespace", "--values", str(file)]
+    fleet.hub.helm("upgrade", "--install", "fleet", str(fleet.release.chart), *place, "--rollback-on-failure", "--wait")
 
 
 def _enforce_policies(fleet: LabFleet) -> None:

@@ -130,6 +130,7 @@ def plan(folder: Path, allow_exec: bool) -> None:
 
 @fleet.command()
 @click.option("--new", "anew", is_flag=True, help="Start a new campaign, even if the newest one isn't done.")
+@click.option("--continue", "only_continue", is_flag=True, help="Continue the newest campaign; start no new one.")
 @click.option(
     "--executor",
     type=click.Choice(["local", "jobs"]),
@@ -138,7 +139,7 @@ def plan(folder: Path, allow_exec: bool) -> None:
 )
 @YES
 @click.pass_obj
-def run(folder: Path, anew: bool, executor: ExecutorName | None, yes: bool) -> None:
+def run(folder: Path, anew: bool, only_continue: bool, executor: ExecutorName | None, yes: bool) -> None:
     """Start a campaign, or continue the newest one.
 
     Each cluster is upgraded by `upgrader run`, which continues if this command is interrupted or killed: run the same
@@ -148,6 +149,8 @@ def run(folder: Path, anew: bool, executor: ExecutorName | None, yes: bool) -> N
     blocked, 4 clusters were rolled back, 5 a cluster requires manual action, 6 another `fleet run` is active, 130
     interrupted. Failures within `maxFailures` don't stop the campaign, but determine the exit code.
     """
+    if anew and only_continue:
+        raise UsageError("--new and --continue can't be combined", remedy="Use only one of them.")
     shown = front_end()  # before the imports, which take seconds
 
     from upgrader.fleet.reports.publishing import publishing
@@ -172,7 +175,7 @@ def run(folder: Path, anew: bool, executor: ExecutorName | None, yes: bool) -> N
         publisher.look(decision, state)
 
     with (
-        open_campaign(folder, ask, anew=anew, executor=executor) as coordinator,
+        open_campaign(folder, ask, anew=anew, begins=not only_continue, executor=executor) as coordinator,
         publishing(coordinator, say) as publisher,
     ):
         shown.doing("")

@@ -183,9 +183,11 @@ def open_campaign(
     confirm: Callable[[Fleet, bool], None],
     *,
     anew: bool = False,
+    begins: bool = True,
     executor: ExecutorName | None = None,
 ) -> Iterator[Coordinator]:
-    """Begin a campaign, or go on with the newest one, which has ended if nothing is left to do (`Coordinator.over`).
+    """Begin a campaign (unless none `begins`), or go on with the newest one, which has ended if nothing is left to do
+    (`Coordinator.over`).
 
     `confirm` gets the fleet before a new campaign begins, and whether another one is left open; it raises where it
     must not. `executor` is where runs are carried out, None: as the campaign has it, which can't change; a new one has
@@ -211,6 +213,11 @@ def open_campaign(
             if state.open:
                 campaign.take_requests(journal, campaign.journaled())  # first: it may be that the last hub is gone
                 journal.emit(CampaignContinued(own_name(), hub))
+        elif not begins:
+            raise UsageError(
+                f"{folder} has no campaign in progress, and --continue starts none",
+                remedy="Start one: upgrader fleet run",
+            )
         else:
             files = fleet_files(folder)
             fleet = proposed_fleet(folder)

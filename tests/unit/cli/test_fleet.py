@@ -692,6 +692,19 @@ def test_exit_code_of_a_run_of_which_nothing_is_known(problem: Problem) -> None:
     assert caught.value.exit_code == 5
 
 
+def test_campaign_that_is_only_continued(folder: Path) -> None:
+    """A coordinator that runs unattended begins none by itself, also after an edit of the fleet's files."""
+    with pytest.raises(UsageError, match="has no campaign in progress, and --continue starts none"):
+        fleet(folder, "run", "--continue")
+    with pytest.raises(CampaignStopped):
+        fleet(folder, "run", "--yes")
+    with pytest.raises(CampaignStopped):
+        fleet(folder, "run", "--continue")
+    with pytest.raises(UsageError, match="--new and --continue can't be combined"):
+        fleet(folder, "run", "--continue", "--new")
+    assert len([*(folder / "runs").glob("*-fleet-*")]) == 1
+
+
 def test_page_and_calendar_of_a_campaign(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`fleet run` writes both beside the journal, a person's command writes them again, and `fleet report` at any time;
     metrics go where fleet.yaml says.
