@@ -400,6 +400,7 @@ def test_job_is_created_once(hub: Hub, site: Site) -> None:
         executor, path = site.executor(), site.campaign.attempt("a", 1)
         digest = site.campaign.state().clusters["a"].digest.partition(".")[0]
         arguments = ["-C", "x", "--kubeconfig", "x", "run", "--to", "v1.37.1", "--yes", "-o", "json"]
+        arguments += ["--campaign", site.campaign.name, "--after", "none"]
         arguments += ["--approved-inputs", digest, "--approved-copies", "x"]
         before = site.job("a")
         executor.prepare(path, arguments)()

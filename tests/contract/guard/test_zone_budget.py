@@ -236,7 +236,9 @@ def test_what_is_stored_and_wrong_denies(pair: Pair, answering: GuardProcess) ->
 
 
 def test_what_does_not_go_by_a_budget(pair: Pair, called: GuardProcess) -> None:
-    """A dry run reserves nothing; a pod that isn't running goes; one zone alone is a mistake, and says so."""
+    """A dry run reserves nothing; a pod that isn't running goes, one that isn't there is told as the API server does;
+    one zone alone is a mistake, and says so.
+    """
     with zones(pair.kube, count=2) as group, budget(pair.kube, group.group) as name:
         a, b = group.names
         assert evicted(pair.kube, f"{a}-0", dry_run=True) == ""
@@ -246,7 +248,8 @@ def test_what_does_not_go_by_a_budget(pair: Pair, called: GuardProcess) -> None:
         group.controller(a)
         assert evicted(pair.kube, f"{a}-0") == ""
         assert reserved(pair.kube, name) == [f"{a}-0"] * 2, "the one that is Pending goes, and is reserved"
-        assert asked(called, "made-up") == (0, "") and reserved(pair.kube, name) == [f"{a}-0"] * 2
+        gone = (404, "pod shop/made-up doesn't exist")
+        assert asked(called, "made-up") == gone and reserved(pair.kube, name) == [f"{a}-0"] * 2
     with zones(pair.kube, count=1) as alone, budget(pair.kube, alone.group):
         said = evicted(pair.kube, f"{alone.names[0]}-0")
         assert said.startswith("400: ") and "needs two or more" in said
