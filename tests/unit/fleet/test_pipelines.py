@@ -46,6 +46,20 @@ def test_github_runs_batch_after_batch(tmp_path: Path) -> None:
     assert 'upgrader -C "$FOLDER" run --to v1.37.1 --resume --yes' in jobs["part-1-1"]["steps"][-1]["run"]
 
 
+def test_github_environment_without_its_rules_stops_the_pipeline(tmp_path: Path) -> None:
+    """GitHub creates an environment that is missing, without reviewers and timer: the job before a stage then fails."""
+    job = rendered(tmp_path, "github")["jobs"]["before-2"]
+    assert job["permissions"] == {"actions": "read"}
+    (step,) = job["steps"]
+    assert '"required_reviewers"' in step["env"]["RULES"] and ".wait_timer >= 1440" in step["env"]["RULES"]
+    for answer, code in (("true", 0), ("", 1)):
+        (tmp_path / "gh").write_text(f"#!/bin/sh\necho {answer}\n")
+        (tmp_path / "gh").chmod(0o755)
+        environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "GITHUB_REPOSITORY": "o/r", "RULES": step["env"]["RULES"]}
+        ended = subprocess.run(["bash", "-e", "-c", step["run"]], env=environment, capture_output=True, check=False)
+        assert ended.returncode == code
+
+
 def test_clusters_of_one_batch_run_at_once(tmp_path: Path) -> None:
     """As many as `maxConcurrency` allows: 50 % of two is one, 100 % both."""
     assert list(rendered(tmp_path, "github", WIDE)["jobs"])[-2:] == ["part-2-1", "part-2-2"]
