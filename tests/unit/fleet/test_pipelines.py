@@ -108,6 +108,17 @@ def test_campaign_that_finalizes(tmp_path: Path, form: PipelineForm) -> None:
     )
 
 
+def test_cluster_with_the_name_fleet_waits_for_no_lock_of_its_own_pipeline(tmp_path: Path) -> None:
+    """The lock of a pipeline has no name that the lock of a cluster could have: it would wait for itself."""
+    made = rendered(tmp_path, "github")
+    assert made["jobs"]["part-1-1"]["concurrency"]["group"].startswith("upgrader-")
+    assert not made["concurrency"]["group"].startswith("upgrader-")
+    spec = rendered(tmp_path, "argo")["spec"]
+    templates = {each["name"]: each for each in spec["templates"]}
+    ((own,), (one,)) = (each["synchronization"]["mutexes"] for each in (spec, templates["cluster"]))
+    assert one["name"].startswith("upgrader-") and not own["name"].startswith("upgrader-")
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_what_it_lacks_is_named(tmp_path: Path, form: PipelineForm) -> None:
     """In the file and by the command: rules that only `fleet run` keeps."""
