@@ -24,7 +24,13 @@ __all__ = ["PipelineForm", "left_out", "pipeline"]
 PipelineForm = Literal["github", "gitlab", "argo"]
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 _LONGEST_SOAK_DAYS = {"github": 30, "gitlab": 7}
-"""What an environment's wait timer, and a delayed job, can wait for."""
+"""What an environment's wait timer, and a delayed job, can wait for; on GitHub, all of them, as it cancels a workflow
+after 35 days, with the runs in it.
+"""
+_MOST_AT_ONCE = {"github": 256, "gitlab": 200}
+"""Jobs of one matrix."""
+_MOST_BYTES = {"github": 500_000}
+"""Of a workflow's file; GitHub starts nothing of a longer one."""
 _FILES = {"github": "github.yml.j2", "gitlab": "gitlab.yml.j2", "argo": "argo.yaml.j2"}
 
 
@@ -58,8 +64,8 @@ class _Part:
 def pipeline(fleet: Fleet, form: PipelineForm, folder: Path) -> str:
     """The pipeline's file; `folder` is the fleet's, in a git repository with all folders of its clusters.
 
-    Raises UsageError for a cluster folder that the repository can't have and for a soak that is too long, and
-    ConfigError for a template of the user's that can't be rendered.
+    Raises UsageError for a cluster folder that the repository can't have, for soaks that are too long and for more
+    batches than its program takes, and ConfigError for a template of the user's that can't be rendered.
     """
     for stage in fleet.stages[:-1]:
         if stage.soak_seconds > (most := _LONGEST_SOAK_DAYS.get(form, 0)) * 86400 > 0:
@@ -68,16 +74,28 @@ def pipeline(fleet: Fleet, form: PipelineForm, folder: Path) -> str:
                 f"{most} days at most",
                 remedy="Use `upgrader fleet run`, or a shorter soak.",
             )
+    waits = sum(stage.soak_seconds for stage in fleet.stages[:-1])
+    if form == "github" and waits > _LONGEST_SOAK_DAYS[form] * 86400:
+        raise UsageError(
+            f"the soaks take {duration(waits)}, but GitHub cancels a workflow after 35 days, with the runs in it",
+            remedy="Use `upgrader fleet run`, or shorter soaks.",
+        )
     home = folder.absolute()
     root = next((each for each in (home, *home.parents) if (each / ".git").exists()), home)
-    return Templates.of_user(os.environ).render(
+    text = Templates.of_user(os.environ).render(
         f"pipelines/{_FILES[form]}",
         goal=str(fleet.goal),
-        parts=tuple(_parts(fleet, root)),
+        parts=tuple(_parts(fleet, root, _MOST_AT_ONCE.get(form, len(fleet.clusters)))),
         command=" ".join(fleet.goal.command),
         left_out=left_out(fleet),
         image=fleet.jobs.image if fleet.jobs else "",
     )
+    if (size := len(text.encode())) > _MOST_BYTES.get(form, size):
+        raise UsageError(
+            f"the pipeline would have {size} bytes, but GitHub starts no workflow of more than {_MOST_BYTES[form]}",
+            remedy="Use `upgrader fleet run`, or a larger `maxConcurrency`: each batch is a job of its own.",
+        )
+    return text
 
 
 def left_out(fleet: Fleet) -> tuple[str, ...]:
@@ -93,11 +111,11 @@ def left_out(fleet: Fleet) -> tuple[str, ...]:
     return (*(name for name, lacking in lacks.items() if lacking), "maxFailures", "onUnreachable", "uid")
 
 
-def _parts(fleet: Fleet, root: Path) -> Iterator[_Part]:
+def _parts(fleet: Fleet, root: Path, most: int) -> Iterator[_Part]:
     number, soak = 0, 0.0
     for stage in fleet.stages:
         members = fleet.members[stage.name]
-        at_once = stage.max_concurrency.at_once(len(members))
+        at_once = min(stage.max_concurrency.at_once(len(members)), most)
         for place, domain in enumerate(dict.fromkeys(fleet.domain_of(each.name) for each in members)):
             mine = tuple(_cluster(each, root) for each in members if fleet.domain_of(each.name) == domain)
             number += 1

@@ -16,6 +16,7 @@ from testkit.fleet_folder import FLEET, write_fleet
 from upgrader.cli.main import cli
 from upgrader.errors import UsageError
 from upgrader.fleet.fleet_folder import read_fleet
+from upgrader.fleet.model import Fleet
 from upgrader.fleet.pipelines import PipelineForm, left_out, pipeline
 
 FORMS: tuple[PipelineForm, ...] = ("github", "gitlab", "argo")
@@ -161,3 +162,49 @@ def test_soak_that_is_longer_than_a_pipeline_can_wait(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="a pipeline of gitlab can wait for 7 days at most"):
         rendered(tmp_path, "gitlab", fleet)
     assert rendered(tmp_path, "github", fleet)
+
+
+def test_soaks_that_are_longer_than_a_workflow(tmp_path: Path) -> None:
+    """GitHub cancels it after 35 days, and would cancel runs in progress: all soaks together take 30 at most."""
+    stage = "  - {name: NAME, selector: {matchLabels: {region: NAME}}, soak: {for: 20d}}\n"
+    stages = "".join(stage.replace("NAME", name) for name in ("one", "two", "three"))
+    fleet = f"{FLEET.split('  - name: canary')[0]}{stages}  exclude: [d]\n"
+    regions = zip("abc", ("one", "two", "three"), strict=True)
+    inventory = "clusters:\n" + "".join(
+        f"- {{name: {name}, uid: u{name}, labels: {{region: {region}}}}}\n" for name, region in regions
+    )
+    made = write_fleet(tmp_path, fleet, f"{inventory}- {{name: d, uid: u4}}\n")
+    with pytest.raises(UsageError, match="the soaks take 960 h 00 min, but GitHub cancels a workflow after 35 days"):
+        pipeline(read_fleet(made, FakeClock().now()), "github", made)
+
+
+def many(folder: Path, concurrency: str) -> Fleet:
+    """300 clusters in one stage."""
+    names = [f"c{number}" for number in range(300)]
+    for name in names:
+        (folder / "clusters" / name).mkdir(parents=True, exist_ok=True)
+        (folder / "clusters" / name / "upgrader.yaml").write_text("kubernetesVersion: v1.36.3\n")
+    stage = f"  - {{name: all, selector: {{}}, maxConcurrency: {concurrency}}}\n"
+    (folder / "fleet.yaml").write_text(FLEET.split("  - name: canary")[0] + stage)
+    lines = "".join(f"- {{name: {name}, uid: u{name}}}\n" for name in names)
+    (folder / "fleet-inventory.yaml").write_text(f"clusters:\n{lines}")
+    return read_fleet(folder, FakeClock().now())
+
+
+def test_batches_are_no_larger_than_a_matrix(tmp_path: Path) -> None:
+    """GitHub takes 256 jobs of one matrix, GitLab 200; Argo has no such limit."""
+    fleet = many(tmp_path, "100%")
+    jobs = yaml.safe_load(pipeline(fleet, "github", tmp_path))["jobs"]
+    assert [len(each["strategy"]["matrix"]["include"]) for each in jobs.values()] == [256, 44]
+    made = yaml.safe_load(pipeline(fleet, "gitlab", tmp_path))
+    assert [len(made[stage]["parallel"]["matrix"]) for stage in made["stages"]] == [200, 100]
+    templates = yaml.safe_load(pipeline(fleet, "argo", tmp_path))["spec"]["templates"]
+    assert [len(step["withItems"]) for (step,) in templates[1]["steps"]] == [300]
+
+
+def test_file_that_github_would_not_start(tmp_path: Path) -> None:
+    """A workflow of 300 batches is longer than what it reads; that is said, and how to have fewer of them."""
+    with pytest.raises(UsageError, match="GitHub starts no workflow of more than 500000") as caught:
+        pipeline(many(tmp_path, "1"), "github", tmp_path)
+    assert "a larger `maxConcurrency`" in caught.value.remedy
+    assert pipeline(many(tmp_path, "1"), "gitlab", tmp_path)
