@@ -59,7 +59,7 @@ def test_rights_are_only_in_those_namespaces(render: Render) -> None:
 
 def test_coordinator_is_installed_if_it_has_a_folder(render: Render) -> None:
     """One pod at a time, as a plain user without any right but the ServiceAccount's, with a kubeconfig that has no
-    token; it starts no campaign.
+    token; it starts no campaign, and continues none whose runs would be processes of the pod.
     """
     assert not render("fleet", VALUES, "ops").names("Deployment")
     image = f"registry.example.com/upgrader-runner@sha256:{'0' * 64}"
@@ -73,7 +73,7 @@ def test_coordinator_is_installed_if_it_has_a_folder(render: Render) -> None:
         "name": "fleet", **volume,
     }  # fmt: skip
     assert pod["securityContext"]["runAsNonRoot"] and pod["serviceAccountName"] == "fleet-coordinator"
-    assert "fleet run --continue" in pod["containers"][0]["command"][-1]
+    assert "fleet run --continue --executor jobs;" in pod["containers"][0]["command"][-1]
     config = found.get("ConfigMap", "fleet-coordinator")["data"]["hub.kubeconfig"]
     assert "tokenFile: /var/run/secrets" in config and "insecure" not in config
 
