@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -88,7 +89,21 @@ def test_argo_has_the_same_order(tmp_path: Path) -> None:
     assert templates["soak-2"]["suspend"] == {"duration": "86400"} and spec["automountServiceAccountToken"] is False
     ((batch,),) = templates["part-2"]["steps"]
     assert batch["withItems"] == [{"cluster": "b", "folder": "fleets/one/clusters/b"}]
-    assert "[-1, 6, 130]" in templates["cluster"]["retryStrategy"]["expression"]
+    assert "[-1, 6, 130, 137, 143]" in templates["cluster"]["retryStrategy"]["expression"]
+
+
+def test_argo_gives_each_stage_the_files_of_one_commit(tmp_path: Path) -> None:
+    """A branch would be read again for each cluster, and production get what the canary never ran."""
+    parameters = {each["name"]: each for each in rendered(tmp_path, "argo")["spec"]["arguments"]["parameters"]}
+    assert "value" not in parameters["revision"]
+
+
+def test_argo_lets_a_run_complete_its_step(tmp_path: Path) -> None:
+    """If its pod is evicted, SIGTERM reaches upgrader, and not a shell that ends at once; it then has an hour."""
+    spec = rendered(tmp_path, "argo")["spec"]
+    (cluster,) = (each for each in spec["templates"] if each["name"] == "cluster")
+    assert cluster["container"]["args"][0].splitlines()[-1].startswith("exec upgrader ")
+    assert json.loads(spec["podSpecPatch"]) == {"terminationGracePeriodSeconds": 3600}
 
 
 @pytest.mark.parametrize("form", ["github", "gitlab"])
