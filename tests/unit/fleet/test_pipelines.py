@@ -74,6 +74,7 @@ def test_gitlab_waits_for_a_soak_and_a_person(tmp_path: Path) -> None:
     """As delayed and manual jobs, of stages of their own; each cluster has its environment and its lock."""
     made = rendered(tmp_path, "gitlab")
     assert made["soak-2"]["start_in"] == "86400 seconds" and made["approval-2"]["when"] == "manual"
+    assert made["approval-2"]["environment"] == {"name": "fleet-2"} and made["approval-2"]["allow_failure"] is False
     assert made["default"] == {"image": "$UPGRADER_IMAGE", "tags": ["upgrader"]}, "also of jobs that only wait"
     assert made[".cluster"]["environment"] == {"name": "$CLUSTER"}
     assert made[".cluster"]["resource_group"] == "upgrader-$CLUSTER"
