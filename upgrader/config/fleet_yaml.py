@@ -13,14 +13,27 @@ from upgrader.config.observability_yaml import ClusterName, HttpSection
 from upgrader.config.section import Duration, NodeShare, Section, Text, Version
 from upgrader.model.observability import ObservabilitySettings
 
-__all__ = ["ClusterEntry", "FleetInventoryYaml", "FleetYaml", "JobsSection", "SelectorSection", "StageSection"]
+__all__ = [
+    "ClusterEntry",
+    "FleetInventoryYaml",
+    "FleetYaml",
+    "JobsSection",
+    "SelectorSection",
+    "StageSection",
+    "is_name",
+]
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?")
 
 
+def is_name(text: str) -> bool:
+    """Whether a cluster or a stage can have this name."""
+    return bool(_NAME.fullmatch(text))
+
+
 def _name(text: object) -> str:
     """It becomes the name of a folder and, on a management cluster, of a Job."""
-    if not isinstance(text, str) or not _NAME.fullmatch(text):
+    if not isinstance(text, str) or not is_name(text):
         raise ValueError(f"{text!r} is not a valid name: at most 63 lower-case letters, digits, '-' and '.'")
     return text
 

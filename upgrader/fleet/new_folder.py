@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from upgrader.config.fleet_yaml import is_name
 from upgrader.engine.journal.atomic import write_atomic
 from upgrader.errors import Blocked, UpgraderError, UsageError
 from upgrader.fleet.clusters import Answer, ask_cluster, private_kubeconfig
@@ -45,8 +46,8 @@ def propose_fleet(
     """A campaign to `target` of the clusters in `clusters/`: first one as the canary; after an approval, the others.
 
     Each cluster is asked for its UID; `commands` are those that kubeconfigs may run for credentials. Raises UsageError
-    where there are no cluster folders, or one of the files is there already, and Blocked where a cluster's UID isn't
-    known, or two folders lead to one cluster.
+    where there are no cluster folders, one's name can't be a cluster's, or one of the files is there already, and
+    Blocked where a cluster's UID isn't known, or two folders lead to one cluster.
     """
     for name in _FILES:
         if (folder / name).exists():
@@ -59,6 +60,11 @@ def propose_fleet(
         raise UsageError(
             f"{folder / _CLUSTERS} has no cluster folder",
             remedy=f"Write one for each cluster: upgrader -C {folder / _CLUSTERS}/NAME init",
+        )
+    if odd := [repr(each.name) for each in found if not is_name(each.name)]:
+        raise UsageError(
+            f"no cluster of a fleet can have the name {first_few(odd)} of its folder; nothing was written",
+            remedy="Rename the folder: at most 63 lower-case letters, digits, '-' and '.'.",
         )
     uids, unknown = dict[str, str](), list[str]()
     for number, each in enumerate(found, 1):

@@ -67,6 +67,15 @@ def test_folder_without_clusters(tmp_path: Path) -> None:
     assert "clusters/NAME init" in caught.value.remedy
 
 
+@pytest.mark.parametrize("name", ["EU_1", "eu 1", ".old", "x" * 64])
+def test_folder_whose_name_no_cluster_can_have(tmp_path: Path, name: str) -> None:
+    """It is refused before anything is asked or written: no command would read an inventory with that name."""
+    clusters(tmp_path, "eu-1", name)
+    with pytest.raises(UsageError, match="no cluster of a fleet can have the name"):
+        proposed(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["clusters"]
+
+
 def test_cluster_that_does_not_answer(tmp_path: Path) -> None:
     """A guessed UID would be worse than none: nothing is written, and the folder is named."""
     clusters(tmp_path, "eu-1", "eu-2")
