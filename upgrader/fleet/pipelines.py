@@ -29,6 +29,8 @@ after 35 days, with the runs in it.
 """
 _MOST_AT_ONCE = {"github": 256, "gitlab": 200}
 """Jobs of one matrix."""
+_LONGEST_NAME = 255
+"""Of a job of GitLab; with a longer one, it creates no pipeline, and doesn't say why."""
 _MOST_BYTES = {"github": 500_000}
 """Of a workflow's file; GitHub starts nothing of a longer one."""
 _FILES = {"github": "github.yml.j2", "gitlab": "gitlab.yml.j2", "argo": "argo.yaml.j2"}
@@ -82,10 +84,19 @@ def pipeline(fleet: Fleet, form: PipelineForm, folder: Path) -> str:
         )
     home = folder.absolute()
     root = next((each for each in (home, *home.parents) if (each / ".git").exists()), home)
+    parts = tuple(_parts(fleet, root, _MOST_AT_ONCE.get(form, len(fleet.clusters))))
+    for part in parts if form == "gitlab" else ():
+        for each in part.clusters:
+            if len(f"part-{part.number}-{len(part.batches)}: [{each.name}, {each.folder}]") > _LONGEST_NAME:
+                raise UsageError(
+                    f"GitLab can't have a job for {each.name}: its name, with {each.folder}, would have more than "
+                    f"{_LONGEST_NAME} characters",
+                    remedy="Move the folder to a shorter path.",
+                )
     text = Templates.of_user(os.environ).render(
         f"pipelines/{_FILES[form]}",
         goal=str(fleet.goal),
-        parts=tuple(_parts(fleet, root, _MOST_AT_ONCE.get(form, len(fleet.clusters)))),
+        parts=parts,
         command=" ".join(fleet.goal.command),
         left_out=left_out(fleet),
         image=fleet.jobs.image if fleet.jobs else "",
@@ -107,6 +118,7 @@ def left_out(fleet: Fleet) -> tuple[str, ...]:
         "soak.minRequests": any(stage.soak_requests for stage in stages),
         "soak.gates": any(stage.soak_gates for stage in stages),
         "soak.restart": any(stage.soak_restart for stage in stages),
+        "the last stage's soak": bool(stages[-1].soak_seconds),
     }
     return (*(name for name, lacking in lacks.items() if lacking), "maxFailures", "onUnreachable", "uid")
 

@@ -147,6 +147,27 @@ def test_what_it_lacks_is_named(tmp_path: Path, form: PipelineForm) -> None:
     assert f"doesn't have: {lacks}" in ended.stdout and f"Not in the pipeline: {lacks}." in ended.stderr
 
 
+def test_soak_of_the_last_stage_is_lacking(tmp_path: Path) -> None:
+    """Nothing comes after it in a pipeline that would wait."""
+    fleet = FLEET.replace("    before: [", "    soak: {for: 1h}\n    before: [")
+    rendered(tmp_path, "argo", fleet)
+    assert "the last stage's soak" in left_out(read_fleet(tmp_path / "fleets/one", FakeClock().now()))
+
+
+def test_path_that_is_too_long_for_the_name_of_a_job(tmp_path: Path) -> None:
+    """GitLab would create no pipeline, without a word; GitHub takes it."""
+    made = write_fleet(tmp_path)
+    folder = f"{'x' * 120}/{'y' * 120}"
+    (made / folder).mkdir(parents=True)
+    (made / folder / "upgrader.yaml").write_text("kubernetesVersion: v1.36.3\n")
+    inventory = made / "fleet-inventory.yaml"
+    inventory.write_text(inventory.read_text().replace("name: a,", f"name: a, folder: {folder},"))
+    fleet = read_fleet(made, FakeClock().now())
+    with pytest.raises(UsageError, match=r"GitLab can't have a job for a: .* more than 255 characters"):
+        pipeline(fleet, "gitlab", made)
+    assert folder in pipeline(fleet, "github", made)
+
+
 def test_folder_that_a_job_would_not_have(tmp_path: Path) -> None:
     """One outside of the repository is refused, and a name that a shell would read as more than a name."""
     made = tmp_path / "one"
