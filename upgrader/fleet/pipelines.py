@@ -48,6 +48,8 @@ class _Part:
     """Clusters of one stage and one failure domain; the parts run one after the other."""
 
     number: int
+    stage: str
+    """As no cluster has an underscore in its name, `fleet_STAGE` is no cluster's environment."""
     name: str
     clusters: tuple[_Cluster, ...]
     at_once: int
@@ -133,7 +135,8 @@ def _parts(fleet: Fleet, root: Path, most: int) -> Iterator[_Part]:
             number += 1
             first = (stage.approval, round(soak)) if not place else (False, 0)
             shown = domain if _PLAIN.fullmatch(domain) else ""  # a label's value may be an expression, or two lines
-            yield _Part(number, f"{stage.name} {shown}".strip(), mine, min(at_once, len(mine)), *first)
+            name = f"{stage.name} {shown}".strip()
+            yield _Part(number, stage.name, name, mine, min(at_once, len(mine)), *first)
         soak = stage.soak_seconds
 
 

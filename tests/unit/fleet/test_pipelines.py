@@ -35,12 +35,14 @@ def rendered(folder: Path, form: PipelineForm, fleet: str = FLEET) -> Any:
 
 
 def test_github_runs_batch_after_batch(tmp_path: Path) -> None:
-    """Canary, then an environment with reviewers and a wait timer, then one domain of production after the other."""
+    """Canary, then an environment with reviewers and a wait timer, then one domain of production after the other. The
+    environment has the stage's name, as another domain before it moves the numbers.
+    """
     jobs = rendered(tmp_path, "github")["jobs"]
     order = ["part-1-1", "before-2", "part-2-1", "part-3-1"]
     assert list(jobs) == order
     assert [jobs[name].get("needs") for name in order] == [None, *order[:-1]]
-    assert jobs["before-2"]["environment"] == {"name": "fleet-2"}
+    assert jobs["before-2"]["environment"] == {"name": "fleet_production"}
     assert jobs["part-2-1"]["strategy"] == {
         "fail-fast": False,
         "matrix": {"include": [{"cluster": "b", "folder": "fleets/one/clusters/b"}]},
@@ -74,7 +76,8 @@ def test_gitlab_waits_for_a_soak_and_a_person(tmp_path: Path) -> None:
     """As delayed and manual jobs, of stages of their own; each cluster has its environment and its lock."""
     made = rendered(tmp_path, "gitlab")
     assert made["soak-2"]["start_in"] == "86400 seconds" and made["approval-2"]["when"] == "manual"
-    assert made["approval-2"]["environment"] == {"name": "fleet-2"} and made["approval-2"]["allow_failure"] is False
+    assert made["approval-2"]["environment"] == {"name": "fleet_production"}
+    assert made["approval-2"]["allow_failure"] is False
     assert made["default"] == {"image": "$UPGRADER_IMAGE", "tags": ["upgrader"]}, "also of jobs that only wait"
     assert made[".cluster"]["environment"] == {"name": "$CLUSTER"}
     assert made[".cluster"]["resource_group"] == "upgrader-$CLUSTER"
