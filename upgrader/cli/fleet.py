@@ -44,7 +44,7 @@ def fleet() -> None:
     "commands",
     metavar="COMMAND",
     multiple=True,
-    help="A command that kubeconfigs may run for credentials, such as aws; may be repeated.",
+    help="A command that kubeconfigs may run for credentials, such as aws, with any arguments; may be repeated.",
 )
 @YES
 @click.pass_obj
