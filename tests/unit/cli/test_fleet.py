@@ -700,6 +700,8 @@ def test_campaign_that_is_only_continued(folder: Path) -> None:
         fleet(folder, "run", "--yes")
     with pytest.raises(CampaignStopped):
         fleet(folder, "run", "--continue")
+    with pytest.raises(UsageError, match="was started with --executor local, and can't change it"):
+        fleet(folder, "run", "--continue", "--executor", "jobs")
     with pytest.raises(UsageError, match="--new and --continue can't be combined"):
         fleet(folder, "run", "--continue", "--new")
     assert len([*(folder / "runs").glob("*-fleet-*")]) == 1
