@@ -35,8 +35,10 @@ AT_ONCE = {"guard forget-cell", "guard off", "guard on"}
 """Commands that change one field for each object, without a run: a line for each is all that there is to tell."""
 FLEET = {
     *("fleet approve", "fleet pause", "fleet plan", "fleet resume", "fleet retry", "fleet run", "fleet skip"),
+    "fleet init",
     "fleet job",
     "fleet jobs-gone",
+    "fleet render",
     "fleet report",
     "fleet status",
 }
