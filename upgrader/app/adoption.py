@@ -213,7 +213,7 @@ def propose_undo(folder: Path, front_end: FrontEnd, *, take_over: bool) -> Itera
         released = released_in(manifests)
         findings: tuple[Finding, ...] = ()
         if installed:
-            refuse_unended(session)
+            refuse_unended(session.find_runs())
             controllers = read_controllers(session.tools.hosts, session.cluster)
             added = added_flags(session.tools.kube, helm, controllers, version, charts_folder())
             check_undo(controllers, released, added)

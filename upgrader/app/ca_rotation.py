@@ -206,7 +206,7 @@ def found_cas(folder: Path, front_end: FrontEnd, phase: Phase) -> Iterator[Found
 
 def _found(session: Session, front_end: FrontEnd, phase: Phase) -> FoundCas:
     kube = session.tools.kube
-    refuse_unended(session)
+    refuse_unended(session.find_runs())
     served = served_files(session)
     refuse_strangers(session)
     on_host, _ = _kubeadm(session)

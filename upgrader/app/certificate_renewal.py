@@ -104,7 +104,7 @@ def propose_renewal(
         kubeadm = _kubeadm(session, front_end, mend=not dry_run)
         lock = nullcontext(None) if dry_run else cluster_lock(session, front_end, take_over=take_over)
         with lock as held:
-            refuse_unended(session)
+            refuse_unended(session.find_runs())
             served = served_files(session)
             now = session.tools.clock.now()
             session.doing("reading the certificates of the controllers…")

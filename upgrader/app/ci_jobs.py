@@ -13,7 +13,7 @@ from upgrader.engine.journal.atomic import write_atomic
 from upgrader.errors import UsageError
 from upgrader.rendering import Templates
 
-__all__ = ["CiSystem", "ProposedJobs", "propose_jobs"]
+__all__ = ["CiSystem", "ProposedJobs", "is_plain", "propose_jobs", "refuse_odd_path", "repository_of"]
 
 CiSystem = Literal["github", "gitlab"]
 
@@ -52,19 +52,14 @@ class ProposedJobs:
 def propose_jobs(folder: Path, system: CiSystem) -> ProposedJobs:
     """For a cluster folder in a git repository, which may not exist yet. Raises UsageError for any other."""
     real = folder.resolve()
-    root = next((each for each in (real, *real.parents) if (each / ".git").exists()), None)
+    root = repository_of(real)
     if root is None:
         raise UsageError(
             f"{folder} is not in a git repository, which CI jobs need",
             remedy="Run `git init` in it, or in the parent of all cluster folders.",
         )
     inside = real.relative_to(root)
-    for part in (*inside.parts, *(() if inside.parts else (root.name,))):
-        if not _PLAIN.fullmatch(part):
-            raise UsageError(
-                f"{part!r} can't be in the path of a cluster folder that has CI jobs",
-                remedy="Rename it: only letters, digits, '.', '_' and '-' are safe in shells and CI systems.",
-            )
+    refuse_odd_path(inside if inside.parts else Path(root.name))
     name = (inside.name or root.name).replace(".", "-")
     jobs = Path(".github/workflows" if system == "github" else ".gitlab") / f"upgrader-{name}.yml"
     values = {
@@ -82,3 +77,22 @@ def propose_jobs(folder: Path, system: CiSystem) -> ProposedJobs:
         known = main.read_text(encoding="utf-8", errors="replace") if main.exists() else texts[main]
         include = "" if jobs.as_posix() in known else f"/{jobs.as_posix()}"
     return ProposedJobs(system, name, texts, include)
+
+
+def repository_of(folder: Path) -> Path | None:
+    """The git repository that an absolute path is in; None where there is none."""
+    return next((each for each in (folder, *folder.parents) if (each / ".git").exists()), None)
+
+
+def is_plain(name: str) -> bool:
+    """Whether expressions and shell scripts of a CI system can have this name as it is."""
+    return _PLAIN.fullmatch(name) is not None
+
+
+def refuse_odd_path(inside: Path) -> None:
+    """Raise UsageError for the path of a cluster folder in its repository that CI jobs can't have."""
+    if odd := next((part for part in inside.parts if not is_plain(part)), ""):
+        raise UsageError(
+            f"{odd!r} can't be in the path of a cluster folder that has CI jobs",
+            remedy="Rename it: only letters, digits, '.', '_' and '-' are safe in shells and CI systems.",
+        )

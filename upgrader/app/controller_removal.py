@@ -188,7 +188,7 @@ def _found(session: Session, name: str, front_end: FrontEnd, *, dead: bool) -> L
     host = controller_to_remove(cluster, name)
     staying = replace(cluster, controllers=tuple(each for each in cluster.controllers if each.name != name))
     check_chosen_by_label(tools.kube)
-    refuse_unended(replace(session, cluster=staying), without=name if dead else "")
+    refuse_unended(replace(session, cluster=staying).find_runs(), without=name if dead else "")
     marks = left_out_of(tools.kube, staying)
     if marks and not dead:
         raise Blocked(

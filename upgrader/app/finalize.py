@@ -86,15 +86,13 @@ def propose_finalize(
         if only_at is not None:
             _refuse_other_version(observed, only_at)
         emulated, found = _emulated(session, observed), session.find_runs()
-        newest = _newest(found)
-        unended = newest is not None and newest.state.outcome in (None, "interrupted")
-        continues = newest is not None and unended and built_on(newest, found) is None
+        continues = _interrupted(found)
         if emulated is None and not continues:
             front_end.doing("")
             yield None
             return
         # Of one that was interrupted after its last change, the gates have not passed yet.
-        checked = _planned(session, observed, emulated)
+        checked = _planned(session, observed, emulated, found)
         front_end.doing("")
         told = known_to_campaign(found, session.find_brief_runs()) if after is not None else found
         if not continues and (ended := _newest(told)) is not None:
@@ -106,14 +104,24 @@ def _newest(found: DiscoveredRuns) -> DiscoveredRun | None:
     return next((run for run in reversed(found.runs) if run.state.kind is RunKind.FINALIZE), None)
 
 
+def _interrupted(found: DiscoveredRuns) -> bool:
+    """Whether the newest run of this kind has no end, and can be continued."""
+    newest = _newest(found)
+    if newest is None or newest.state.outcome not in (None, "interrupted"):
+        return False
+    return built_on(newest, found) is None
+
+
 def plan_finalize(folder: Path, target: KubernetesVersion, kubeconfig: Path) -> CheckedPlan | None:
     """As `propose_finalize`, without a lock; changes nothing. Raises Blocked if the cluster doesn't run `target`."""
     with open_session(folder, None, kubeconfig) as opened:
         observed = opened.observe()
         _refuse_other_version(observed, target)
         session = _built_in(opened.at(observed.server))
-        emulated = _emulated(session, observed)
-        return _planned(session, observed, emulated) if emulated is not None else None
+        emulated, found = _emulated(session, observed), session.find_runs()
+        if emulated is None and not _interrupted(found):
+            return None
+        return _planned(session, observed, emulated, found)
 
 
 def _refuse_other_version(observed: Observed, target: KubernetesVersion) -> None:
@@ -121,8 +129,8 @@ def _refuse_other_version(observed: Observed, target: KubernetesVersion) -> None
         raise Blocked(f"it runs {observed.server}; only a cluster that runs {target} can be finalized")
 
 
-def _planned(session: Session, observed: Observed, emulated: Minor | None) -> CheckedPlan:
-    refuse_unended(session)
+def _planned(session: Session, observed: Observed, emulated: Minor | None, found: DiscoveredRuns) -> CheckedPlan:
+    refuse_unended(found)
     _refuse_other_changes(session, observed, emulated)
     plan = plan_run(session.intended(None), observed, observed.server)
     plan = with_every_step(plan, session.builder.with_bake(session.builder.forward(plan)))
@@ -164,13 +172,12 @@ def _emulated(session: Session, observed: Observed) -> Minor | None:
     return min((minor for minor in (observed.emulated, *found) if minor is not None), default=None)
 
 
-def refuse_unended(session: Session, *, without: str = "") -> None:
-    """Raise Blocked where the newest upgrade has not reached its end.
+def refuse_unended(found: DiscoveredRuns, *, without: str = "") -> None:
+    """Raise Blocked where the newest upgrade of a cluster's runs has not reached its end.
 
     `without`: a controller that is dead. One that has failed is at its end then: without that controller, no gate of it
     passes, neither forward nor back. So is one that can't be continued.
     """
-    found = session.find_runs()
     newest = newest_upgrade(found)
     if newest is None or newest.state.over:
         return

@@ -125,7 +125,7 @@ def found_controllers(folder: Path, front_end: FrontEnd) -> Iterator[FoundContro
 def _found(session: Session, front_end: FrontEnd) -> FoundControllers:
     kube, hosts, cluster = session.tools.kube, session.tools.hosts, session.cluster
     check_chosen_by_label(kube)
-    refuse_unended(session)
+    refuse_unended(session.find_runs())
     installed = observe_installed(session)
     version, observed = installed.version, installed.observed
     if observed.emulated is not None:

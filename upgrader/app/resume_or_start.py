@@ -39,7 +39,7 @@ def interrupted_upgrade(
     """
     with open_session(folder) as session:
         found = session.find_runs()
-        brief = session.find_brief_runs() if after is not None else found
+        told = known_to_campaign(found, session.find_brief_runs()) if after is not None else None
     for problem in found.problems:
         notify(problem)
     name = newest_without_end(found)
@@ -50,12 +50,13 @@ def interrupted_upgrade(
             remedy="Make them readable, and run this again. If you know that no upgrade was interrupted, start a new "
             "one: upgrader run --new",
         )
-    told = known_to_campaign(found, brief)
+    if told is None or name:
+        return name
     newest = newest_upgrade(told)
     # One that has only reached a version on the way to the target is continued.
-    if not name and newest and not (newest.state.outcome == "succeeded" and newest.state.target != target):
+    if newest and not (newest.state.outcome == "succeeded" and newest.state.target != target):
         refuse_newer(newest, told, after)
-    return name
+    return ""
 
 
 def known_to_campaign(found: DiscoveredRuns, brief: DiscoveredRuns) -> DiscoveredRuns:

@@ -63,7 +63,7 @@ def propose_migration(folder: Path, front_end: FrontEnd, *, take_over: bool) -> 
     """
     with locked_as_it_runs(folder, front_end, take_over=take_over) as (session, observed, held):
         _refuse_emulation(observed)
-        refuse_unended(session)
+        refuse_unended(session.find_runs())
         plan = plan_run(session.intended(None), observed, observed.server)
         _refuse_changes(plan)
         front_end.doing("")

@@ -18,7 +18,7 @@ def check_unchanged(session: Session, version: KubernetesVersion, *, without: st
 
     An interrupted run of the command itself is no reason: that one is to be continued. `without`: as `refuse_unended`.
     """
-    refuse_unended(session, without=without)
+    refuse_unended(session.find_runs(), without=without)
     if (now := running_version(session.tools.kube)) != version:
         raise Blocked(
             f"the running version has changed meanwhile, from {version} to {now}; the cluster was not changed",

@@ -68,11 +68,14 @@ def campaign_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def read_copies(folder: Path, copies: Path, approved: str) -> None:
-    """Copy what was approved (its digest) of a cluster folder to `copies`, and have this command read it there.
+def read_copies(folder: Path, copies: Path | None, approved: str | None) -> None:
+    """Copy what was approved (its digest) of a cluster folder to `copies`, and have this command read it there; None:
+    it reads the folder.
 
     Raises Blocked for another digest, and UsageError for what can't be copied.
     """
+    if approved is None or copies is None:
+        return
     from upgrader.fleet.inputs import copy_approved
 
     made = copy_approved(folder, copies.absolute(), approved)

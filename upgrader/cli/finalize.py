@@ -53,8 +53,7 @@ def finalize(
     with the cluster healthy, 5 manual action required, 6 another run holds the lock, 130 interrupted.
     """
     shown = front_end()  # before the imports, which take seconds
-    if approved is not None and copies is not None:
-        read_copies(folder, copies, approved)
+    read_copies(folder, copies, approved)
 
     from upgrader.app.finalize import propose_finalize
     from upgrader.model.emulation import minor_text

@@ -14,7 +14,7 @@ from upgrader.cli.command_groups import GroupOfWholeLines
 from upgrader.cli.command_line import VERSION, YES, front_end
 from upgrader.cli.notices import say
 from upgrader.cli.output import TEXT_OR_JSON
-from upgrader.cli.questions import confirm
+from upgrader.cli.questions import confirm, write_files
 from upgrader.cli.report import show_page
 from upgrader.errors import Blocked, Interrupted, UpgraderError, UsageError
 
@@ -58,12 +58,7 @@ def init(folder: Path, target: KubernetesVersion, commands: tuple[str, ...], yes
     from upgrader.fleet.new_folder import propose_fleet
 
     proposed = propose_fleet(folder, target, commands, shown.doing)
-    say("\n".join(f"will write: {path}" for path in proposed.texts))
-    confirm("Write these files?", yes=yes)
-    try:
-        proposed.write()
-    except OSError as error:
-        raise UsageError(f"{error.filename}: {error.strerror}", remedy="Check the folder's permissions.") from error
+    write_files(proposed.texts, proposed.write, yes=yes)
     say(f"Next: edit labels and stages, then upgrader -C {folder} fleet plan")
 
 

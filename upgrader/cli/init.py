@@ -12,8 +12,7 @@ import click
 
 from upgrader.cli.command_line import YES, front_end
 from upgrader.cli.notices import say
-from upgrader.cli.questions import confirm
-from upgrader.errors import UsageError
+from upgrader.cli.questions import write_files
 
 if TYPE_CHECKING:
     from upgrader.app.ci_jobs import CiSystem, ProposedJobs
@@ -123,14 +122,8 @@ def _look_and_write(folder: Path, login: Login, shown: FrontEnd, *, yes: bool) -
 def _write(new: Collection[Path], kept: Collection[Path], write: Callable[[], None], *, yes: bool) -> None:
     for path in kept:
         say(f"kept: {path}")
-    if not new:
-        return
-    say("\n".join(f"will write: {path}" for path in new))
-    confirm("Write these files?", yes=yes)
-    try:
-        write()
-    except OSError as error:
-        raise UsageError(f"{error.filename}: {error.strerror}", remedy="Check the folder's permissions.") from error
+    if new:
+        write_files(new, write, yes=yes)
 
 
 def _say_what_is_left(jobs: ProposedJobs) -> None:

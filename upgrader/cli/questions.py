@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Collection
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import click
 
 from upgrader.cli.events_option import event_stream
+from upgrader.cli.notices import say
 from upgrader.errors import UsageError
 
 if TYPE_CHECKING:
     from upgrader.app.execution import FinishedRun
 
-__all__ = ["START", "agrees", "conclude", "confirm", "start"]
+__all__ = ["START", "agrees", "conclude", "confirm", "start", "write_files"]
 
 START = "Start?"
 """What is asked before a command acts, where its plan says what that will do."""
@@ -56,6 +59,16 @@ def start(proposed: _Proposed, *, yes: bool, question: str = START) -> None:
     """Ask, unless `yes`; then carry out what was proposed, print the run's report, and raise its error."""
     confirm(question, yes=yes)
     conclude(proposed.execute())
+
+
+def write_files(new: Collection[Path], write: Callable[[], None], *, yes: bool) -> None:
+    """Name new files, ask, unless `yes`, and write them. Raises UsageError for what the folder doesn't allow."""
+    say("\n".join(f"will write: {path}" for path in new))
+    confirm("Write these files?", yes=yes)
+    try:
+        write()
+    except OSError as error:
+        raise UsageError(f"{error.filename}: {error.strerror}", remedy="Check the folder's permissions.") from error
 
 
 def conclude(finished: FinishedRun) -> None:

@@ -134,8 +134,7 @@ def run(
     patience = wait_seconds(wait=wait, timeout=timeout)
     skips = Skips.of(skipped, reason)
     shown = front_end()  # before the imports, which take seconds
-    if approved is not None and copies is not None:
-        read_copies(folder, copies, approved)
+    read_copies(folder, copies, approved)
 
     from upgrader.app.hops import run_hops
     from upgrader.app.left_out import WantedUpgrade

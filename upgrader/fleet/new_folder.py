@@ -31,9 +31,16 @@ class ProposedFleet:
     texts: Mapping[Path, str]
 
     def write(self) -> None:
-        """Write them. Raises OSError."""
-        for path, text in self.texts.items():
-            write_atomic(path, text.encode())
+        """Write both, or none. Raises OSError."""
+        written = list[Path]()
+        try:
+            for path, text in self.texts.items():
+                write_atomic(path, text.encode())
+                written.append(path)
+        except OSError:
+            for path in written:
+                path.unlink()
+            raise
 
 
 def propose_fleet(

@@ -8,12 +8,12 @@ of a campaign that it lacks.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from upgrader.app.ci_jobs import is_plain, refuse_odd_path, repository_of
 from upgrader.errors import UsageError
 from upgrader.fleet.model import Fleet, FleetCluster
 from upgrader.model.time_text import duration
@@ -22,11 +22,10 @@ from upgrader.rendering import Templates
 __all__ = ["PipelineForm", "left_out", "pipeline"]
 
 PipelineForm = Literal["github", "gitlab", "argo"]
-_PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
-_LONGEST_SOAK_DAYS = {"github": 30, "gitlab": 7}
-"""What an environment's wait timer, and a delayed job, can wait for; on GitHub, all of them, as it cancels a workflow
-after 35 days, with the runs in it.
-"""
+_LONGEST_SOAK_SECONDS = 7 * 86400
+"""Of one stage on GitLab: what a delayed job can wait for."""
+_LONGEST_SOAKS_SECONDS = 30 * 86400
+"""Of all stages on GitHub, with five days left for the runs."""
 _MOST_AT_ONCE = {"github": 256, "gitlab": 200}
 """Jobs of one matrix."""
 _LONGEST_NAME = 255
@@ -71,21 +70,21 @@ def pipeline(fleet: Fleet, form: PipelineForm, folder: Path) -> str:
     Raises UsageError for a cluster folder that the repository can't have, for soaks that are too long and for more
     batches than its program takes, and ConfigError for a template of the user's that can't be rendered.
     """
-    for stage in fleet.stages[:-1]:
-        if stage.soak_seconds > (most := _LONGEST_SOAK_DAYS.get(form, 0)) * 86400 > 0:
+    for stage in fleet.stages[:-1] if form == "gitlab" else ():
+        if stage.soak_seconds > _LONGEST_SOAK_SECONDS:
             raise UsageError(
-                f"stage {stage.name} soaks for {duration(stage.soak_seconds)}, but a pipeline of {form} can wait for "
-                f"{most} days at most",
+                f"stage {stage.name} soaks for {duration(stage.soak_seconds)}, but a delayed job of GitLab can wait "
+                f"for {duration(_LONGEST_SOAK_SECONDS)} at most",
                 remedy="Use `upgrader fleet run`, or a shorter soak.",
             )
     waits = sum(stage.soak_seconds for stage in fleet.stages[:-1])
-    if form == "github" and waits > _LONGEST_SOAK_DAYS[form] * 86400:
+    if form == "github" and waits > _LONGEST_SOAKS_SECONDS:
         raise UsageError(
             f"the soaks take {duration(waits)}, but GitHub cancels a workflow after 35 days, with the runs in it",
             remedy="Use `upgrader fleet run`, or shorter soaks.",
         )
     home = folder.absolute()
-    root = next((each for each in (home, *home.parents) if (each / ".git").exists()), home)
+    root = repository_of(home) or home
     parts = tuple(_parts(fleet, root, _MOST_AT_ONCE.get(form, len(fleet.clusters))))
     for part in parts if form == "gitlab" else ():
         for each in part.clusters:
@@ -134,14 +133,13 @@ def _parts(fleet: Fleet, root: Path, most: int) -> Iterator[_Part]:
             mine = tuple(_cluster(each, root) for each in members if fleet.domain_of(each.name) == domain)
             number += 1
             first = (stage.approval, round(soak)) if not place else (False, 0)
-            shown = domain if _PLAIN.fullmatch(domain) else ""  # a label's value may be an expression, or two lines
+            shown = domain if is_plain(domain) else ""  # a label's value may be an expression, or two lines
             name = f"{stage.name} {shown}".strip()
             yield _Part(number, stage.name, name, mine, min(at_once, len(mine)), *first)
         soak = stage.soak_seconds
 
 
 def _cluster(cluster: FleetCluster, root: Path) -> _Cluster:
-    """Its name and path are in expressions and shell scripts of the CI system."""
     try:
         inside = cluster.folder.resolve().relative_to(root.resolve())
     except ValueError:
@@ -150,9 +148,5 @@ def _cluster(cluster: FleetCluster, root: Path) -> _Cluster:
             "not have it",
             remedy="Move it there, or name the cluster in `exclude`.",
         ) from None
-    if odd := next((part for part in inside.parts if not _PLAIN.fullmatch(part)), ""):
-        raise UsageError(
-            f"{odd!r} can't be in the path of a cluster folder that has CI jobs",
-            remedy="Rename it: only letters, digits, '.', '_' and '-' are safe in shells and CI systems.",
-        )
+    refuse_odd_path(inside)
     return _Cluster(cluster.name, inside.as_posix())

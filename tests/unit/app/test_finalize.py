@@ -239,6 +239,8 @@ def test_finalize_interrupted_at_its_last_gate_is_completed(place: Place) -> Non
     journal = Journal(place.folder / "runs" / name / JOURNAL, place.world.clock)
     journal.emit(RunStarted(name, RunKind.FINALIZE, (), f"runs/{name}", target=TO))
     journal.close()
+    planned = plan_finalize(place.folder, TO, place.folder / "kubeconfig")
+    assert planned is not None, "a fleet's plan shows what the run will ask"
     ended = CliRunner().invoke(cli, ["-C", str(place.folder), "finalize", "--yes"])
     assert ended.exit_code == 0 and "Nothing to finalize" not in ended.output, ended
     (begun,) = (each for each in (place.folder / "runs").glob("*finalize*") if each.name != name)

@@ -51,6 +51,16 @@ def test_what_is_written_is_a_fleet(tmp_path: Path, names: tuple[str, ...]) -> N
     assert [stage.approval for stage in fleet.stages] == [False, True][: len(fleet.stages)]
 
 
+def test_second_file_that_cannot_be_written(tmp_path: Path) -> None:
+    """Neither file is left: `fleet init` would refuse to write over the first one."""
+    clusters(tmp_path, "eu-1")
+    made = proposed(tmp_path)
+    (tmp_path / "fleet.yaml").mkdir()
+    with pytest.raises(OSError, match=r"fleet\.yaml"):
+        made.write()
+    assert not (tmp_path / "fleet-inventory.yaml").exists()
+
+
 def test_files_that_are_there_stay(tmp_path: Path) -> None:
     """They have what people wrote into them."""
     clusters(tmp_path, "eu-1")

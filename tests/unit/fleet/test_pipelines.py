@@ -200,7 +200,7 @@ def test_label_is_no_code(tmp_path: Path, form: PipelineForm) -> None:
 def test_soak_that_is_longer_than_a_pipeline_can_wait(tmp_path: Path) -> None:
     """GitLab delays a job by a week at most."""
     fleet = FLEET.replace("for: 24h", "for: 200h")
-    with pytest.raises(UsageError, match="a pipeline of gitlab can wait for 7 days at most"):
+    with pytest.raises(UsageError, match="a delayed job of GitLab can wait for 168 h 00 min at most"):
         rendered(tmp_path, "gitlab", fleet)
     assert rendered(tmp_path, "github", fleet)
 
