@@ -97,8 +97,8 @@ class LabFleet:
             }
 
     def install_coordinator(self, **spec: object) -> None:
-        """Have the chart's Deployment continue the campaigns of a copy of the folder, which has the same path on the
-        hub's worker; `spec` has what differs in its fleet.yaml.
+        """Have the chart's Deployment continue the campaigns of a copy of the folder, as docs/fleet.md says; `spec` has
+        what differs in its fleet.yaml.
         """
         file, lab = self.folder / "fleet.yaml", Lab.find(self.hub.name)
         before = file.read_text()
@@ -106,10 +106,9 @@ class LabFleet:
         campaign["spec"] |= {**spec, "jobs": {**campaign["spec"]["jobs"], "kubeconfig": "/etc/fleet/hub.kubeconfig"}}
         file.write_text(yaml.safe_dump(campaign, sort_keys=False))
         place = str(self.folder)
-        packed = subprocess.run(["tar", "-C", "/", "-cf", "-", place[1:]], capture_output=True, check=True)
+        packed = subprocess.run(f"cd {place} && tar -c *", shell=True, capture_output=True, check=True)
         file.write_text(before)
-        unpack = f"tar -C / -xf - && chown -R 1000:1000 {place}"
-        subprocess.run([*lab.ssh(_WORKER), unpack], input=packed.stdout, check=True, timeout=stretched(120))
+        lab.run(_WORKER, f"install -d -o 1000 -g 1000 {place}")
         values = yaml.safe_load((self.folder / "values.yaml").read_text())
         values["coordinator"] = {
             "image": f"{_REPOSITORY}@{self.release.digest}",
@@ -117,6 +116,8 @@ class LabFleet:
             "volume": {"hostPath": {"path": place, "type": "Directory"}},
         }
         _install(self, values)
+        unpack = f"{_KUBECTL} -n {_NAMESPACE} exec -i deploy/fleet-coordinator -- tar -x -C {place}"
+        subprocess.run([*lab.ssh(_CONTROLLER), unpack], input=packed.stdout, check=True, timeout=stretched(120))
 
     def on_hub(self, *arguments: str) -> str:
         """What `upgrader fleet` prints in the coordinator's pod, also if it fails."""
