@@ -13,7 +13,7 @@ __all__ = ["Cause", "causes", "tone_of"]
 _TONES: dict[str, Tone] = {
     "waiting": "idle",
     "skipped": "idle",
-    "running": "open",
+    "running": "active",
     "succeeded": "good",
     "rolled-back": "back",
     "blocked": "bad",

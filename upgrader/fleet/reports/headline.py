@@ -28,11 +28,11 @@ def fleet_headline(status: FleetStatus) -> Headline:
     if status.coordinator is None:
         sentence = "`upgrader fleet run` is not active: runs in progress continue, but no further run starts."
         return Headline("open", title, "Not being run", sentence, "Continue it.", (_RUN,))
-    by = f"It has been run by {status.coordinator.holder} since {minute(status.coordinator.since)}"
+    by = f"`upgrader fleet run` is active: {status.coordinator.holder}, since {minute(status.coordinator.since)}"
     if status.decision.stop:
         stop = first_line(status.decision.stop)
         return Headline("back", title, "No cluster begins", f"{by}. No cluster begins: {stop}.", commands=(_STATUS,))
-    return Headline("open", title, "Running", f"{by}.", commands=(_STATUS,))
+    return Headline("active", title, "Running", f"{by}.", commands=(_STATUS,))
 
 
 def _done(status: FleetStatus, title: str) -> Headline:

@@ -28,7 +28,7 @@ __all__ = ["ClusterRow", "FleetView", "Lane", "NotBegun", "StageRow", "fleet_vie
 
 _OPEN = 30
 """A stage of more clusters is folded, so that the page begins with an overview."""
-_ORDER: tuple[Tone, ...] = ("bad", "back", "open", "idle", "good")
+_ORDER: tuple[Tone, ...] = ("bad", "back", "open", "active", "idle", "good")
 
 
 @dataclass(frozen=True)
@@ -174,7 +174,7 @@ class _Rows:
         wait = None if self.status.state.ended else self.status.decision.stages.get(stage.name)
         failed = next((each.phase for each in members if each.failed), "")
         begun = [each for each in members if each.attempt]
-        tone: Tone = tone_of(failed) if failed else "good" if wait is None else "open" if begun else "idle"
+        tone: Tone = tone_of(failed) if failed else "good" if wait is None else "active" if begun else "idle"
         return StageRow(
             name=stage.name,
             tone=tone,

@@ -11,7 +11,7 @@ from upgrader.model.run_kind import RunKind
 
 __all__ = ["Headline", "Tone", "headline"]
 
-Tone = Literal["good", "back", "bad", "open", "idle"]
+Tone = Literal["good", "back", "bad", "open", "active", "idle"]
 """`good`: done; `back`: rolled back; `bad`: failed; `open`: not known, or not over; `idle`: not begun, or skipped."""
 
 
@@ -48,7 +48,7 @@ def _headline(state: RunState, *, running: bool) -> Headline:
     title = _title(state)
     if running:
         doing = f": {state.doing}" if state.doing else ""
-        return Headline("open", title, "Running", f"It is still running{doing}.", commands=("upgrader status",))
+        return Headline("active", title, "Running", f"It is still running{doing}.", commands=("upgrader status",))
     match state.result:
         case "succeeded":
             return _succeeded(state, title)

@@ -12,7 +12,7 @@ from upgrader.reporting.report.view import RunView, StepRow, view_of
 
 __all__ = ["report_markdown"]
 
-_MARKS: dict[Tone, str] = {"good": "✔", "back": "↶", "bad": "✘", "open": "?", "idle": "·"}
+_MARKS: dict[Tone, str] = {"good": "✔", "back": "↶", "bad": "✘", "open": "?", "active": "▸", "idle": "·"}
 _STEPS = 50
 _FAILURES = 10
 """How many rows are shown at most: forges cut long comments off."""

@@ -33,7 +33,7 @@ def step_status(step: StepState, *, running: bool = False) -> tuple[Tone, str]:
     """Of a step: its tone, and a few words."""
     tone, words = _STEPS[step.phase]
     if running and step.active:
-        return "open", {"applying": "applying", "gating": "waiting for its gates", "undoing": "rolling back"}[
+        return "active", {"applying": "applying", "gating": "waiting for its gates", "undoing": "rolling back"}[
             step.phase
         ]
     if step.phase == "undone" and step.reason:

@@ -129,7 +129,7 @@ def test_colour_is_never_the_only_sign() -> None:
 @pytest.mark.parametrize(
     ("said", "shown"),
     [
-        (["Running", "run by ann@host-1 since 2026-11-30 21:00Z"], campaign_of(20)),
+        (["Running", "ann@host-1, since 2026-11-30 21:00Z"], campaign_of(20)),
         (["Not being run", "no further run starts", "upgrader fleet run"], campaign_of(20, runs=False)),
         (
             ["No cluster begins", "paused by bob: audit"],
