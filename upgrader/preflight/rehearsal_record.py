@@ -16,6 +16,8 @@ from upgrader.preflight.context import PreflightContext
 __all__ = ["check_rehearsal", "rehearsal_findings"]
 
 _DAY_SECONDS = 86400
+_SKEW_SECONDS = 300
+"""By how much the clock of the machine that rehearsed may be ahead of this one's."""
 
 
 def check_rehearsal(context: PreflightContext) -> Iterator[Finding]:
@@ -55,9 +57,13 @@ def rehearsal_findings(
         why = first_few(known.changed)
         remedy = f"{ways} --skip rehearsal.stale --reason TEXT"
         yield Finding("rehearsal.stale", "error" if required else "warning", title, why, remedy)
-    elif seconds > policy.max_age_seconds:
-        title = f"the rehearsal of {when} is too old"
-        why = f"It may be {policy.max_age_seconds / _DAY_SECONDS:.3g} days old (policy.rehearsal.maxAge)."
+    elif seconds > policy.max_age_seconds or seconds < -_SKEW_SECONDS:
+        if seconds < 0:
+            title = f"the rehearsal of {when} is in the future, so it may be too old"
+            why = "The clock of the machine that rehearsed was wrong, or the clock of this machine is."
+        else:
+            title = f"the rehearsal of {when} is too old"
+            why = f"It may be {policy.max_age_seconds / _DAY_SECONDS:.3g} days old (policy.rehearsal.maxAge)."
         remedy = f"{ways} --skip rehearsal.old --reason TEXT"
         yield Finding("rehearsal.old", "error" if required else "warning", title, why, remedy)
     else:

@@ -61,6 +61,19 @@ def test_rehearsal_that_the_run_relies_on_is_named(world: World) -> None:
     assert (used.id, used.severity) == ("rehearsal.used", "info") and used.title.endswith("UTC, on controller-1")
 
 
+@pytest.mark.parametrize(
+    ("ahead", "id_"), [(timedelta(minutes=3), "rehearsal.used"), (timedelta(hours=1), "rehearsal.old")]
+)
+def test_rehearsal_of_the_future_is_no_new_one(world: World, ahead: timedelta, id_: str) -> None:
+    """By a clock that was wrong then or is now: its age is not known, and it would count for years. Clocks of two
+    machines may differ by some minutes.
+    """
+    (last,) = found(world, lambda: rehearsal(world, ADDED, days=-ahead / timedelta(days=1)))
+    assert last.id == id_
+    if last.blocking:
+        assert "in the future" in last.title and "clock" in last.diagnosis and "--skip rehearsal.old" in last.remedy
+
+
 def test_what_changes_nothing_needs_no_rehearsal(world: World) -> None:
     """Neither does a plan that is none of an upgrade."""
     policy = RehearsalSettings("require")
