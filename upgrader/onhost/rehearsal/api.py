@@ -23,9 +23,14 @@ _PAUSES = (1.0, 2.0, 4.0, 8.0)
 _BUSY = (429, 503, 504)
 _SERVER_TIMEOUT = b'"reason":"ServerTimeout"'
 """The same with the status of an error that may be an object's."""
-_FIRST, _MOST = 25, 250
+_FIRST, _MOST = 25, 100
 _PAGE_CHARACTERS = 4 << 20
 """Of a page after the first one, more or less: Secrets may have a megabyte each."""
+_MOST_BYTES = 4 * _PAGE_CHARACTERS
+"""Of a page of several objects: large ones may come after small ones."""
+_PARTS = 8
+"""How many pages are to replace one that has more."""
+_PIECE_BYTES = 1 << 20
 _ESCAPED = re.compile("[<>&\u2028\u2029]")
 """What Go's encoder escapes; outside of strings, JSON has none of them."""
 
@@ -124,6 +129,23 @@ def _objects(text: str, at: int, resource: Resource) -> tuple[list[Listed], int]
     return found, at + 1
 
 
+class _TooLarge(Exception):
+    """A page has more bytes than it may have."""
+
+
+def _read(response: http.client.HTTPResponse, most: int) -> bytes:
+    """Its body. Raises _TooLarge if that has more than so many bytes, which are not read then."""
+    pieces, size = [], 0  # type: list[bytes], int
+    while True:
+        piece = response.read(_PIECE_BYTES)
+        if not piece:
+            return b"".join(pieces)
+        pieces.append(piece)
+        size += len(piece)
+        if size > most:
+            raise _TooLarge
+
+
 class Api:
     """One server. Each thread has a connection of its own. Every method raises Failed if it doesn't answer, or has no
     time again and again: it has neither read, accepted nor refused anything then.
@@ -162,23 +184,27 @@ class Api:
         status, text = self._exchange(method, path, body, form)
         return status, {} if status in ACCEPTED and text.rstrip() == body else _answer(text)
 
-    def _exchange(self, method: str, path: str, sent: bytes | None, form: str = _JSON) -> tuple[int, bytes]:
-        status, text = self._retried(method, path, sent, form)
+    def _exchange(
+        self, method: str, path: str, sent: bytes | None, form: str = _JSON, most: int | None = None
+    ) -> tuple[int, bytes]:
+        status, text = self._retried(method, path, sent, form, most)
         if _is_busy(status, text):
             raise Failed(f"the {self.name} kube-apiserver has no time: it answers {status} again and again")
         return status, text
 
-    def _retried(self, method: str, path: str, sent: bytes | None, form: str = _JSON) -> tuple[int, bytes]:
-        status, text = self._once(method, path, sent, form)
+    def _retried(
+        self, method: str, path: str, sent: bytes | None, form: str = _JSON, most: int | None = None
+    ) -> tuple[int, bytes]:
+        status, text = self._once(method, path, sent, form, most)
         for pause in _PAUSES:
             if not _is_busy(status, text):
                 break
             self._unbroken()
             time.sleep(pause)
-            status, text = self._once(method, path, sent, form)
+            status, text = self._once(method, path, sent, form, most)
         return status, text
 
-    def _once(self, method: str, path: str, sent: bytes | None, form: str) -> tuple[int, bytes]:
+    def _once(self, method: str, path: str, sent: bytes | None, form: str, most: int | None) -> tuple[int, bytes]:
         headers = {"Authorization": self._authorization, "Content-Type": form}
         for last in (False, True):
             connection = getattr(self._own, "connection", None)
@@ -189,7 +215,11 @@ class Api:
             try:
                 connection.request(method, path, body=sent, headers=headers)
                 response = connection.getresponse()
-                return response.status, response.read()
+                return response.status, response.read() if most is None else _read(response, most)
+            except _TooLarge:
+                connection.close()
+                self._own.connection = None
+                raise
             except (OSError, http.client.HTTPException) as error:
                 connection.close()
                 self._own.connection = None
@@ -244,7 +274,11 @@ class Api:
         selected = f"&labelSelector={quote(selector)}" if selector else ""
         at = at or first(resource.group, resource.plural, self._revision)
         path = f"{resource.path()}?limit={limit}&continue={quote(at)}{selected}"
-        status, answer = (self._retried if selector else self._exchange)("GET", path, None)
+        ask, most = self._retried if selector else self._exchange, _MOST_BYTES if limit > 1 else None
+        try:
+            status, answer = ask("GET", path, None, most=most)
+        except _TooLarge:
+            return self.page(resource, at, same, max(1, limit // _PARTS), selector)
         if status != 200:
             return Page([], refused=_answer(answer))
         text = answer.decode("utf-8", "surrogatepass")

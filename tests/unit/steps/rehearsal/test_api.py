@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import io
 import json
 import ssl
 import time
@@ -46,7 +47,7 @@ class Connections:
         answer = self.answers.pop(0)
         if isinstance(answer, OSError):
             raise answer
-        return SimpleNamespace(status=answer[0], read=answer[1].encode)
+        return SimpleNamespace(status=answer[0], read=io.BytesIO(answer[1].encode()).read)
 
     def close(self) -> None:
         """As HTTPConnection.close."""
@@ -94,10 +95,23 @@ def test_lists_of_pods_begin_after_what_keeps_them_out_of_memory(connections: Co
 
 
 def test_pages_of_large_objects_have_few() -> None:
-    """Some Secrets have a megabyte each: 250 of them in memory, twice, would be most of what a rehearsal may have."""
+    """Some Secrets have a megabyte each: 100 of them in memory, twice, would be a part of what a rehearsal may have."""
     limits = [Page([]).next_limit]
     limits += [Page([Listed({}, b"")] * 25, text="x" * size).next_limit for size in (25_000, 25_000_000, 250_000_000)]
-    assert limits == [25, 250, 4, 1]
+    assert limits == [25, 100, 4, 1]
+
+
+def test_a_page_of_large_objects_after_small_ones_is_read_in_parts(connections: Connections) -> None:
+    """Helm's records come after other Secrets of a namespace: what is too much is not read, on another connection, and
+    fewer are asked for. A single object is read whatever its size.
+    """
+    large = typed(ITEM.replace("1e21", f'"{"x" * (17 << 20)}"'), at="b")
+    connections.answers = [(200, large), (200, typed(ITEM, at="a")), (200, large)]
+    asked = server()
+    page = asked.page(PODS, "", limit=100)
+    assert (len(page.found), page.at) == (1, "a") and connections.opened == 2
+    assert [path for _, path, _ in connections.sent] == [f"/api/v1/pods?limit={limit}&continue=" for limit in (100, 12)]
+    assert asked.page(PODS, "", limit=1).at == "b"
 
 
 def test_custom_objects_have_their_kind_in_lists(connections: Connections) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from types import SimpleNamespace
 from typing import Any
 
@@ -516,3 +517,34 @@ def test_an_object_that_is_nested_too_deeply_is_unknown(listed: bool) -> None:
     assert found["nested", "deployments.apps"] == ("", 1, ["default/deep"])
     assert found["update", "deployments.apps"] == (WHY, 1, ["default/z"])
     assert (counts["objects"], counts["read"], counts["updated"]) == (3, 2, 2)
+
+
+class Counted(dict[str, Any]):
+    """An object that can be seen to be there still."""
+
+
+class CountingApi(FakeApi):
+    """Makes its objects when they are listed; `most`: of how many something was kept at one time."""
+
+    def __init__(self, *objects: dict[str, Any]) -> None:
+        super().__init__(objects)
+        self._made: list[weakref.ref[Counted]] = []
+        self.most = 0
+
+    def page(self, resource: Resource, at: str, same: Page | None = None, limit: int = 0, selector: str = "") -> Page:
+        page = super().page(resource, at, same, limit, selector)
+        made = [Counted(each.item) for each in page.found]
+        self._made += map(weakref.ref, made)
+        self.most = max(self.most, sum(each() is not None for each in self._made))
+        return page._replace(found=list(map(Listed.of, made)))
+
+
+def test_an_object_is_kept_only_as_long_as_its_page() -> None:
+    """So memory doesn't grow with the number of objects, or with what each has: a page is tried while the next one is
+    read.
+    """
+    objects = [deployment(f"web-{number}", template={"containers": [{}, {}]}) for number in range(60)]
+    current, target = CountingApi(*objects), CountingApi(*objects[:30], *objects[31:])
+    _, counts = compared(current, target)
+    assert counts["objects"] == 60
+    assert 0 < current.most <= 4 and 0 < target.most <= 4
