@@ -72,6 +72,27 @@ def test_answer_that_is_cut_off(quiet: bool) -> None:
     assert ("half a k" in caught.value.message) is not quiet
 
 
+@pytest.mark.parametrize(
+    ("code", "stderr", "remedy"),
+    [
+        (1, "Failed to start transient service unit: Access denied", "have systemd"),
+        (1, "", "have systemd"),
+        (127, "bash: line 1: systemd-run: command not found", "have systemd"),
+        (1, "Failed to find executable python3: No such file or directory", "Install python3"),
+        (127, "sh: 1: python3: not found", "Install python3"),
+        (1, "SyntaxError: future feature annotations is not defined", "Python 3.8"),
+    ],
+)
+def test_why_a_unit_does_not_start_is_not_taken_for_an_old_python(code: int, stderr: str, remedy: str) -> None:
+    """The remedy is the program's own, unless the unit's Python can't be run, or doesn't know the program."""
+    hosts = FakeHosts()
+    hosts.commands["systemd-run"] = CommandResult(code, "", stderr)
+    unit = SentProgram("authority", "certificates", "the rehearsal", "have systemd", ("systemd-run", "--wait"))
+    with pytest.raises(HostError) as caught:
+        unit.answer(hosts, HOST, seconds=1)
+    assert remedy in caught.value.remedy and (stderr or "no output") in caught.value.message
+
+
 MEMBER = EtcdMember(HOST, "etcd", "a", "https://10.0.0.1:2380", "https://127.0.0.1:2379", "/var/lib/etcd", "")
 ASKED: Mapping[str, Callable[[FakeHosts], object]] = {
     "the machine": lambda hosts: examine(hosts, HOST),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import chain
@@ -19,6 +20,8 @@ T = TypeVar("T")
 
 _START = 'import sys; exec(compile(sys.stdin.buffer.read(int(sys.argv.pop(1))), "program", "exec"))'
 _NOT_FOUND = 127
+_OF_PYTHON = re.compile(r"\w+(?:Error|Exception)\b")
+"""How the last line of an error begins that Python itself has met."""
 _NO_PYTHON = (
     "Install python3 on the host, as Ansible and upgrader's programs there need it. If it is not on PATH, set "
     "ansible_python_interpreter in the inventory."
@@ -99,11 +102,14 @@ class SentProgram:
         said = _last_line(done.stderr)
         if not done.exit_status:
             return self._not_understood(host, printed or said or "no output")
-        if done.exit_status == _NOT_FOUND or host.python in done.stderr.partition("\n")[0]:
+        not_found = done.exit_status == _NOT_FOUND and not self.inside
+        if not_found or host.python in done.stderr.partition("\n")[0]:
             return HostError(f"{host.name}: {host.python} can't be run: {done.stderr.strip()}", remedy=_NO_PYTHON)
         why = said or printed or "no output"
+        # What starts Python may have failed, or ended it.
+        remedy = self._remedy(why) if self.inside and not _OF_PYTHON.match(said) else _OLD_PYTHON
         return HostError(
-            f"{host.name}: querying {self.asked} failed with exit code {done.exit_status}: {why}", remedy=_OLD_PYTHON
+            f"{host.name}: querying {self.asked} failed with exit code {done.exit_status}: {why}", remedy=remedy
         )
 
     def _not_understood(self, host: Host, why: str) -> HostError:
