@@ -124,10 +124,26 @@ def test_clients_of_an_audit_log_are_named(tmp_path: Path, monkeypatch: pytest.M
     log.write_text(f"{lines[0].replace('ResponseComplete', 'RequestReceived')}\n")
     found = rehearsed(tmp_path, monkeypatch, audit_logs=[log])
     assert found.blocked and [each.id for each in found.findings] == ["audit-log.empty"]
+    log.write_text(f"{lines[0]}\n{lines[1][:90]}\n{lines[1]}\n")
+    found = rehearsed(tmp_path, monkeypatch, audit_logs=[log])
+    assert found.blocked and [each.id for each in found.findings] == ["audit-log.damaged", "audit-log.read"]
     log.write_text("".join(f"{line}\n" for line in lines).replace("system:node:a", "system:node:elsewhere"))
     found = rehearsed(tmp_path, monkeypatch, audit_logs=[log])
     assert found.blocked and [each.id for each in found.findings] == ["audit-log.other-cluster", "audit-log.read"]
     assert "elsewhere" in str(found.findings) and "elsewhere" not in str(found.redacted().findings)
+
+
+@pytest.mark.parametrize(("content", "why"), [(None, "not a regular file"), ("{}\n", "not an event")])
+def test_what_is_no_audit_log_is_refused_before_anything_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str | None, why: str
+) -> None:
+    """Nothing is asked of the cluster, and no controller does anything."""
+    log = tmp_path / "audit.log"
+    if content is not None:
+        log.write_text(content)
+    monkeypatch.setattr(rehearsal, "open_session", lambda *_: pytest.fail("the cluster was asked"))
+    with pytest.raises(UsageError, match=why):
+        rehearse(tmp_path, PLAN.target, FrontEnd(), audit_logs=[log])
 
 
 def test_a_host_of_the_group_compares(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

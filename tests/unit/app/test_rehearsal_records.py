@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.app.test_saved_plans import BACKUP, Place, place
+from tests.unit.app.test_saved_plans import BACKUP, CHANGES, Place, place
 from tests.unit.engine.killing import TO, manifest
 from upgrader.app import upgrade
 from upgrader.app.rehearsal_records import bind_rehearsal, known_rehearsal, write_record
@@ -64,6 +64,26 @@ def test_record_says_what_was_found_and_what_has_changed(place: Place) -> None:
     place.is_cluster("uid-2")
     found = known(place)
     assert found is not None and "it was made for another cluster" in found.changed[0]
+
+
+@pytest.mark.parametrize("difference", [each for each in CHANGES if "expired" not in each])
+def test_whatever_a_run_reads_makes_it_stale(place: Place, difference: str) -> None:
+    """Values, what charts render to (flags are in that), charts, playbooks, the inventory, settings, the installed
+    releases, the running version, and the cluster of the kubeconfig: what differs is named.
+    """
+    record(place)
+    CHANGES[difference](place)
+    found = known(place)
+    assert found is not None and any(difference in each for each in found.changed)
+
+
+def test_another_emulation_makes_it_stale(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """policy.emulation decides with which flags the target starts."""
+    record(place)
+    settings = replace(place.settings, emulation=not place.settings.emulation)
+    monkeypatch.setattr(Place, "settings", settings)
+    found = known(place)
+    assert found is not None and found.changed == ("(the settings) changed",)
 
 
 def test_rehearsal_to_another_version_is_none_of_this_upgrade(place: Place) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import re
 import tarfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from tests.unit.steps.backup.backups import SNAPSHOT, TAKEN
 from tests.unit.steps.backup.backups import manifest as manifest_of
 from tests.unit.steps.rehearsal.sent import asked_in
 from upgrader.adapters.age import AgeFiles
-from upgrader.errors import BackupRefused, HostError
+from upgrader.errors import BackupRefused, HostError, UsageError
 from upgrader.model.cluster import Host
 from upgrader.ports import CommandResult
 from upgrader.steps.backup.archive import pack
@@ -159,6 +160,48 @@ def test_a_backup_without_a_file_that_is_needed_is_refused(site: Site, spoil: Ca
     with pytest.raises(BackupRefused, match=why) as caught:
         site.run()
     assert "--here" in caught.value.remedy and not site.did
+
+
+@pytest.mark.parametrize("how", ["cut off", "changed", "another key"])
+def test_a_backup_that_is_damaged_is_refused(site: Site, how: str) -> None:
+    """Or that the key doesn't open: all of it is read before anything of it is used, and nothing is started."""
+    site.write()
+    site.write = lambda: None  # type: ignore[assignment,method-assign,return-value]
+    content = bytearray(site.path.read_bytes())
+    if how == "changed":
+        content[-20] ^= 1
+    site.path.write_bytes(content[:-100] if how == "cut off" else content)
+    if how == "another key":
+        site._key = pyrage.x25519.Identity.generate()
+    with pytest.raises((BackupRefused, UsageError), match=re.escape(str(site.path))):
+        site.run()
+    assert not site.did and not site.here.modes
+
+
+def test_a_backup_that_is_damaged_while_it_is_compared_leaves_nothing(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its disk fails when it is read again: the unit is ended, and its folder removed."""
+    read, times = BackupFile.read, list[int]()
+
+    def failing(backup: BackupFile, receive: Any = None) -> BackupManifest:
+        times.append(1)
+        if len(times) == 1:
+            return read(backup, receive)
+
+        def cut(part: Any, content: Iterator[bytes]) -> None:
+            def until_it_fails() -> Iterator[bytes]:
+                yield next(content)[:1]
+                raise BackupRefused(f"{backup.path} can't be read")
+
+            receive(part, until_it_fails())
+
+        return read(backup, cut)
+
+    monkeypatch.setattr(BackupFile, "read", failing)
+    with pytest.raises(BackupRefused, match="can't be read"):
+        site.run()
+    assert site.did == ["ready", "remove"]
 
 
 def test_a_backup_of_another_cluster_is_refused(site: Site) -> None:

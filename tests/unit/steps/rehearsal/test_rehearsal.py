@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +18,7 @@ from upgrader.model.cluster import Host
 from upgrader.ports import CommandResult
 from upgrader.steps.backup.etcd_member import EtcdMember
 from upgrader.steps.backup.etcd_tools import DataSummary, EtcdTools, SnapshotStatus
-from upgrader.steps.backup.source_member import members_to_ask
+from upgrader.steps.backup.source_member import members_to_ask, prove_any
 from upgrader.steps.rehearsal import rehearsal
 from upgrader.steps.rehearsal.client_requests import ClientRequests
 from upgrader.steps.rehearsal.differences import Difference, findings_of
@@ -151,6 +151,33 @@ def test_a_controller_without_room_is_left_alone(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(rehearsal, "prove_any", lambda *_: pytest.fail("a snapshot was taken"))
     with pytest.raises(HostError, match="controller-1: 3,000 MiB"):
         Rehearsal(machine, (HOST, other.host)).run(SERVERS, notes.append)
+
+
+def test_a_damaged_snapshot_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another member is asked. If none has a good one, nothing is compared, and each work folder is gone."""
+    other = replace(MEMBER, host=Host("controller-2", "10.0.0.12"))
+    made, there = list[str](), set[str]()
+
+    @contextmanager
+    def workspace(_: EtcdTools, member: EtcdMember, *__: object) -> Iterator[EtcdMember]:
+        made.append(member.host.name)
+        there.add(member.host.name)
+        try:
+            yield member
+        finally:
+            there.remove(member.host.name)
+
+    def prove(_: EtcdTools, member: EtcdMember, *__: object, **___: object) -> None:
+        raise HostError(f"{member.host.name}: etcdutl: snapshot file integrity check failed")
+
+    monkeypatch.setattr(rehearsal, "members_to_ask", lambda *_: [MEMBER, other])
+    monkeypatch.setattr(rehearsal, "prove_any", prove_any)
+    monkeypatch.setattr(EtcdTools, "workspace", workspace)
+    monkeypatch.setattr(EtcdTools, "prove", prove)
+    machine = Machine({"findings": []})
+    with pytest.raises(HostError, match=r"no rehearsal is possible: controller-1: etcdutl.*; controller-2: etcdutl"):
+        Rehearsal(machine, (HOST, other.host)).run(SERVERS, lambda _: None)
+    assert made == ["controller-1", "controller-2"] and not there and not machine.unit
 
 
 def test_without_etcds_data_no_rehearsal_is_possible(monkeypatch: pytest.MonkeyPatch) -> None:
