@@ -70,5 +70,5 @@ def rehearsal_findings(
         title = f"the run relies on the rehearsal of {when}, on {known.controller}"
         yield Finding("rehearsal.used", "info", title, "Nothing has changed since.", "Nothing to do.")
         for finding in known.findings:
-            if finding.blocking:
+            if finding.severity != "info":
                 yield finding if required else replace(finding, severity="warning")

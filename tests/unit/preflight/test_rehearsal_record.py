@@ -17,6 +17,8 @@ from upgrader.preflight.rehearsal_record import check_rehearsal
 GONE = Finding("rehearsal.gone", "error", "webs are stored, and the target does not serve them")
 ADDED = Finding("rehearsal.added", "info", "the target adds fields to webs")
 
+DROPPED = Finding("rehearsal.dropped", "warning", "the target drops fields of webs")
+
 
 def found(world: World, read: Callable[[], KnownRehearsal | None], mode: RehearsalMode = "require") -> list[Finding]:
     """By a check of a plan with a change."""
@@ -56,9 +58,13 @@ def test_each_state_is_a_finding(world: World, mode: RehearsalMode, severity: st
 
 
 def test_rehearsal_that_the_run_relies_on_is_named(world: World) -> None:
-    """When it was, and on which controller; what it found of no weight isn't repeated."""
-    (used,) = found(world, lambda: rehearsal(world, ADDED))
+    """When it was, and on which controller. Readers of the plan, or of its Markdown in a merge request, see what it
+    has warned of, too; information isn't repeated.
+    """
+    used, dropped = found(world, lambda: rehearsal(world, ADDED, DROPPED))
     assert (used.id, used.severity) == ("rehearsal.used", "info") and used.title.endswith("UTC, on controller-1")
+    assert dropped == DROPPED and not dropped.blocking
+    assert found(world, lambda: rehearsal(world, DROPPED), "warn")[1:] == [DROPPED]
 
 
 @pytest.mark.parametrize(
