@@ -25,6 +25,7 @@ __all__ = [
     "helm_record",
     "item",
     "key",
+    "large_pod",
     "stateful_set_with_max_unavailable",
     "usual_objects",
 ]
@@ -80,6 +81,66 @@ def stateful_set_with_max_unavailable() -> dict[str, Any]:
     spec = {"serviceName": "parallel", "selector": {"matchLabels": labels}, "template": pod}
     spec["updateStrategy"] = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 2}}
     return item("apps/v1", "StatefulSet", "parallel", spec=spec)
+
+
+def large_pod(name: str) -> dict[str, Any]:
+    """As large as many pods of workloads are: two containers with variables, probes and volumes (9 kB as stored)."""
+
+    def container(of: str, *probes: str) -> dict[str, Any]:
+        probe = {"httpGet": {"path": f"/health/{of}", "port": "http", "scheme": "HTTP"}, "periodSeconds": 10}
+        variables: list[dict[str, Any]] = [
+            {
+                "name": f"{of.upper()}_OPTION_{number}",
+                "value": f"--option-{number}=https://{of}.example.com/v1/{number}",
+            }
+            for number in range(3)
+        ]
+        field, secret = {"fieldPath": "status.podIP"}, {"name": "web", "key": "password"}
+        variables.append({"name": "POD_IP", "valueFrom": {"fieldRef": field}})
+        variables.append({"name": "PASSWORD", "valueFrom": {"secretKeyRef": secret}})
+        return {
+            "name": of,
+            "image": f"registry.example.com/team/{of}:v1.2.3@sha256:{'0123456789abcdef' * 4}",
+            "args": [f"--setting-{number}=value-of-setting-{number}" for number in range(3)],
+            "env": variables,
+            "ports": [{"name": "http", "containerPort": 8080}],
+            "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "256Mi"}},
+            **dict.fromkeys(probes, probe),
+            "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+            "volumeMounts": [
+                {"name": "settings", "mountPath": "/etc/settings", "readOnly": True},
+                {"name": "token", "mountPath": "/var/run/secrets/tokens", "readOnly": True},
+                {"name": "work", "mountPath": "/work"},
+            ],
+        }
+
+    term = {
+        "labelSelector": {"matchLabels": {"app.kubernetes.io/name": "web"}},
+        "topologyKey": "kubernetes.io/hostname",
+    }
+    token = {"secret": {"name": "web", "items": [{"key": "password", "path": "token", "mode": 0o400}]}}
+    made = item(
+        "v1",
+        "Pod",
+        name,
+        spec={
+            "containers": [container(of, "livenessProbe", "readinessProbe", "startupProbe") for of in ("web", "proxy")],
+            "affinity": {
+                "podAntiAffinity": {
+                    "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": term}]
+                }
+            },
+            "tolerations": [{"key": "dedicated", "operator": "Equal", "value": "web", "effect": "NoSchedule"}],
+            "volumes": [
+                {"name": "settings", "configMap": {"name": "web"}},
+                {"name": "token", "projected": {"sources": [token, {"configMap": {"name": "web"}}]}},
+                {"name": "work", "emptyDir": {"sizeLimit": "1Gi"}},
+            ],
+        },
+    )
+    made["metadata"]["labels"] = {"app.kubernetes.io/name": "web", "app.kubernetes.io/part-of": "shop"}
+    made["metadata"]["annotations"] = {"example.com/checksum-of-settings": "0123456789abcdef" * 4}
+    return made
 
 
 def usual_objects(kube: KubeAdapter) -> None:

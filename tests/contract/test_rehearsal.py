@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import errno
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -25,6 +26,7 @@ from testkit.rehearsed_objects import (
     helm_record,
     item,
     key,
+    large_pod,
     stateful_set_with_max_unavailable,
     usual_objects,
 )
@@ -72,6 +74,7 @@ def ordinary(tmp_path_factory: pytest.TempPathFactory, images: Path) -> Rehearse
     """Data without mistakes."""
     with storing(tmp_path_factory.mktemp("ordinary"), images, OLD) as (site, kube):
         usual_objects(kube)
+        kube.create(Kind("v1", "pods"), large_pod("large"), "default")
     return site
 
 
@@ -124,9 +127,35 @@ def test_a_host_that_lacks_an_image_is_told_before_anything_is_sent(ordinary: Re
     assert not site.elsewhere.exists() and not (site.folder / "upgrader").exists()
 
 
+class Seeded(NamedTuple):
+    """A rehearsal of data with mistakes, and of what would be called on the cluster."""
+
+    found: Found
+    sent: Mapping[str, int]
+    """What was sent, as `sent` has it."""
+
+
+_COUNTERS = "cat /proc/net/dev /proc/net/snmp"
+"""Prints what the kernel counts in the network that it runs in."""
+
+
+def sent(counters: str) -> dict[str, int]:
+    """Interface → how many packets it has sent; and `OutNoRoutes`: how many could not be, as no route leads there."""
+    interfaces = re.findall(r"(?m)^ *(\S+):((?: +\d+){16})$", counters)
+    heading, values = re.findall(r"(?m)^Ip: (.*)$", counters)
+    counted = {name: int(numbers.split()[9]) for name, numbers in interfaces}
+    return counted | {"OutNoRoutes": int(values.split()[heading.split().index("OutNoRoutes")])}
+
+
 @pytest.fixture(scope="module")
-def seeded(tmp_path_factory: pytest.TempPathFactory, images: Path) -> Found:
+def seeded(rehearsed: Seeded) -> Found:
     """What is found of data with mistakes."""
+    return rehearsed.found
+
+
+@pytest.fixture(scope="module")
+def rehearsed(tmp_path_factory: pytest.TempPathFactory, images: Path) -> Seeded:
+    """Once for all tests."""
     folder = tmp_path_factory.mktemp("seeded")
     site = RehearsedData(folder)
     with storing(folder, images, OLD, STORED, GONE) as (_, kube):
@@ -148,13 +177,16 @@ def seeded(tmp_path_factory: pytest.TempPathFactory, images: Path) -> Found:
         made = item("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", "all", webhooks=[hook])
         refuse_plains(kube)
         kube.create(HOOKS, made)
-    sent = (
+    requests = (
         Requests("jane", "kubectl", "scheduling.k8s.io/v1alpha2", "podgroups", ("list",), 1, ""),
         Requests("jane", "kubectl", "v1", "pods/eviction", ("create",), 1, ""),
         Requests("jane", "kubectl", "apps/v1", "deployments", ("get", "patch", "watch"), 1, ""),
     )
     servers = site.server(OLD, STORED, GONE), site.server(TARGET)
-    return found_in(site.rehearse(*servers, requests=ClientRequests(sent)))
+    script = f'"$@"; code=$?; {_COUNTERS} >{folder / "counters"}; exit $code'
+    counting = ("unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", script, "sh")
+    found = found_in(site.rehearse(*servers, *counting, requests=ClientRequests(requests)))
+    return Seeded(found, sent((folder / "counters").read_text()))
 
 
 WEBHOOK = {"url": "https://192.0.2.9/"}
@@ -360,11 +392,23 @@ def test_nothing_is_started_where_anything_can_be_reached(ordinary: RehearsedDat
         site.rehearse(site.server(OLD), site.server(TARGET), *words)
 
 
+def test_no_packet_leaves_and_none_is_tried(rehearsed: Seeded) -> None:
+    """In a whole rehearsal, whose data names webhooks for everything and an API of another server, by the counters of
+    the kernel: only the loopback has sent any, and no program has looked for a route.
+    """
+    counted = dict(rehearsed.sent)
+    assert counted.pop("lo") > 0, "this test proves nothing"
+    assert not any(counted.values()), counted
+
+
 def test_nothing_is_reached_from_where_it_runs() -> None:
-    """A connection to any address but the loopback fails at once, as there is no route."""
+    """A connection to any address but the loopback fails at once, as there is no route; and the kernel counts it."""
     script = "from upgrader.onhost.rehearsal.isolation import require_isolation\nrequire_isolation()\n"
-    script += "import socket; print(socket.socket().connect_ex(('192.0.2.1', 443)))"
-    sent = program("rehearse", "rehearsal").replace(b"main(*sys.argv[1:], *SECRETS)", b"").decode() + script
+    script += "import socket, subprocess; print(socket.socket().connect_ex(('192.0.2.1', 443)), flush=True)\n"
+    script += f"subprocess.run({_COUNTERS.split()!r}, check=True)"
+    program_ = program("rehearse", "rehearsal").replace(b"main(*sys.argv[1:], *SECRETS)", b"").decode() + script
     words = ["unshare", "--net", sys.executable, "-I", "-"]
-    done = subprocess.run(words, input=sent, capture_output=True, text=True, check=False, timeout=stretched(60))
-    assert done.stdout.strip() == str(errno.ENETUNREACH), done.stderr
+    done = subprocess.run(words, input=program_, capture_output=True, text=True, check=False, timeout=stretched(60))
+    refused, _, counted = done.stdout.partition("\n")
+    assert refused == str(errno.ENETUNREACH), done.stderr
+    assert sent(counted)["OutNoRoutes"] == 1 and not sent(counted)["lo"]
