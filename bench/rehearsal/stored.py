@@ -21,13 +21,14 @@ from testkit.rehearsed_objects import (
     create_when_served,
     item,
     key,
+    large_pod,
     stateful_set_with_max_unavailable,
     usual_objects,
 )
 from upgrader.adapters.kube import KubeAdapter
 from upgrader.ports import Kind
 
-__all__ = ["SCALES", "STORED", "Stored"]
+__all__ = ["SCALES", "STORED", "Scale", "Stored"]
 
 _ADMISSION = "admissionregistration.k8s.io/v1"
 _PODS = Kind("v1", "pods")
@@ -147,31 +148,52 @@ def _policies(kube: KubeAdapter) -> None:
     kube.create(_PODS, pod, "shop")
 
 
-def _many(count: int, pods: int, config_maps: int) -> Callable[[KubeAdapter], None]:
-    """For each ReplicaSet, so many pods that it owns, and so many ConfigMaps of a kilobyte."""
+@dataclass(frozen=True)
+class Scale:
+    """How many objects: for each ReplicaSet, so many pods that it owns, and so many ConfigMaps of a kilobyte."""
+
+    count: int
+    pods: int
+    config_maps: int
+    large: bool = False
+    """Whether the pods are as large as many are (9 kB), and not small ones with one container."""
+
+    def __str__(self) -> str:
+        kind = "pods of two containers (9 kB)" if self.large else "pods"
+        return f"for each ReplicaSet, {self.pods} {kind} and {self.config_maps} ConfigMaps"
+
+
+def _many(scale: Scale) -> Callable[[KubeAdapter], None]:
     containers = [{"name": "web", "image": "example.com/web:1", "env": [{"name": "A", "value": "b" * 100}]}]
 
     def make(kube: KubeAdapter) -> None:
         def group(number: int) -> None:
             owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "controller": True}
             owner |= {"name": f"web-{number}", "uid": f"00000000-0000-0000-0000-{number:012}"}
-            for each in range(pods):
-                pod = item("v1", "Pod", f"web-{number}-{each}", spec={"containers": containers})
+            for each in range(scale.pods):
+                name = f"web-{number}-{each}"
+                pod = large_pod(name) if scale.large else item("v1", "Pod", name, spec={"containers": containers})
                 pod["metadata"]["ownerReferences"] = [owner]
                 kube.create(_PODS, pod, "default")
-            for each in range(config_maps):
+            for each in range(scale.config_maps):
                 made = item("v1", "ConfigMap", f"web-{number}-{each}", data={"a": "b" * 1000})
                 kube.create(CONFIG_MAPS, made, "default")
 
         with ThreadPoolExecutor(4) as pool:
-            for _ in pool.map(group, range(count // (pods + config_maps))):
+            for _ in pool.map(group, range(scale.count // (scale.pods + scale.config_maps))):
                 pass
 
     return make
 
 
-SCALES: Mapping[int, tuple[int, int]] = {2_000: (10, 10), 10_000: (10, 10), 120_000: (10, 2)}
-"""Numbers of objects whose rehearsals are measured; pods and ConfigMaps for each ReplicaSet."""
+SCALES: Mapping[str, Scale] = {
+    "2,000 objects": Scale(2_000, 10, 10),
+    "10,000 objects": Scale(10_000, 10, 10),
+    "120,000 objects": Scale(120_000, 10, 2),
+    "12,000 objects, large pods": Scale(12_000, 10, 2, large=True),
+    "120,000 objects, large pods": Scale(120_000, 10, 2, large=True),
+}
+"""Those whose rehearsals are measured."""
 
 STORED: Mapping[str, Stored] = {
     "usual": Stored(usual_objects),
@@ -189,5 +211,5 @@ STORED: Mapping[str, Stored] = {
     "refused today": Stored(_refused_today),
     "webhooks": Stored(_webhooks),
     "policies and quotas": Stored(_policies),
-    **{f"{count:,} objects": Stored(_many(count, *parts)) for count, parts in SCALES.items()},
+    **{name: Stored(_many(scale)) for name, scale in SCALES.items()},
 }
