@@ -21,6 +21,8 @@ _REHEARSED_SECONDS = 1800
 """For all comparisons; what isn't done by then is reported as not compared."""
 UNIT_SECONDS = _REHEARSED_SECONDS + 600
 """When its service manager ends it, whatever happens."""
+_REMOVE_SECONDS = 600
+"""How long removing the copies may take."""
 
 
 def expected_bytes(keys: int) -> int:
@@ -67,6 +69,8 @@ def unit_command(use: str, work: str, seconds: int = UNIT_SECONDS) -> tuple[str,
         "Nice": "19",
         "RuntimeMaxSec": str(seconds),
         "KillSignal": "SIGKILL",  # a kube-apiserver without its etcd doesn't end by SIGTERM; its data is thrown away
+        # Or `find` is ended after 90 s, or less on some systems: a busy disk may need longer for some gigabytes.
+        "TimeoutStopSec": str(_REMOVE_SECONDS),
         "ExecStopPost": f"/usr/bin/find {work} -mindepth 1 -delete",
     }
     words = ("systemd-run", "--quiet", "--collect", "--pipe", "--wait", f"--unit={unit_name(use)}")

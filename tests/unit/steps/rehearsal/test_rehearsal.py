@@ -95,6 +95,7 @@ def test_it_runs_in_a_unit_that_reaches_nothing_and_leaves_nothing() -> None:
         "LimitCORE=1",
         "CPUWeight=10",
         "RuntimeMaxSec=2400",
+        "TimeoutStopSec=600",
         "ExecStopPost=/usr/bin/find /var/lib/etcd/upgrader/u1 -mindepth 1 -delete",
     ):
         assert f"--property={name}" in machine.unit
