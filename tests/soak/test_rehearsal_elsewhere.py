@@ -20,6 +20,7 @@ _PLACE = "/var/lib/upgrader-rehearsal"
 _COPIES = f"find {_PLACE} /var/lib/etcd/upgrader -type f 2>/dev/null || true"
 _UNITS = "systemctl list-units --all --no-legend 'upgrader-rehearsal-*'"
 _PROCESSES = "grep -l upgrader-rehearsal- /proc/[0-9]*/cgroup 2>/dev/null || true"
+_ROUTES = f"for each in $({_PROCESSES}); do tail -q -n +2 ${{each%cgroup}}net/route; done 2>/dev/null || true"
 _MOUNTS = "grep -lE 'upgrader-rehearsal/|etcd/upgrader/' /proc/[0-9]*/mountinfo 2>/dev/null || true"
 
 
@@ -63,9 +64,12 @@ def test_both_versions_are_compared_on_the_host(with_host: LabCluster) -> None:
 
 
 def test_a_killed_command_leaves_nothing(with_host: LabCluster) -> None:
-    """Killed while the host compares: the unit ends, and removes the copies; the controller's is gone already."""
+    """Killed while the host compares: the unit ends, and removes the copies; the controller's is gone already. systemd
+    has given it a network without routes.
+    """
     with running("-C", with_host.folder, *_REHEARSE) as command:
         until("the comparison", lambda: _compares(with_host), timeout_seconds=300)
+        assert _on(with_host, _HOST, _PROCESSES) and not _on(with_host, _HOST, _ROUTES)
         command.kill()
         command.wait(timeout=stretched(30))
     until("nothing to be left", lambda: not _left(with_host), timeout_seconds=150)
