@@ -6,6 +6,7 @@ servers' reasons without values.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -41,6 +42,7 @@ _EXIT_SECONDS = 0.5
 """From when a program that was killed no longer answers until that is known."""
 _SYNC_SECONDS = 20.0
 """For the rest, once a server lacks only its informers: those that meet an object that can't be read never have all."""
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 _INFORMERS = "informer-sync"
 _KMS = key_pattern("kms")
 _APIS = "/apiregistration.k8s.io/apiservices/"
@@ -68,7 +70,8 @@ def main(given: str) -> None:
     except Failed as error:
         answer = {"failed": str(error)}
     except OSError as error:
-        answer = {"failed": f"{error.filename or 'a file'}: {error.strerror or error}"}
+        place = asked["work"] if error.errno in _FULL else "a file"
+        answer = {"failed": f"{error.filename or place}: {error.strerror or error}"}
     except Exception as error:  # noqa: BLE001 — its own text, and a traceback, may quote the data
         at = traceback.extract_tb(error.__traceback__)[-1]
         answer = {"failed": f"an unexpected {type(error).__name__} at line {at.lineno} of {at.filename}"}

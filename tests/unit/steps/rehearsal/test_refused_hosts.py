@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -76,6 +78,19 @@ def test_what_the_controller_lacks_is_named(
     answer = json.loads(capsys.readouterr().out)
     assert answer.keys() == {"failed"} and why in answer["failed"]
     assert (Path(asked["work"]) / "data").is_dir(), "it is not moved yet"
+
+
+def test_a_disk_that_fills_up_is_named(
+    asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Others write to it, too, after its space was checked; and an error of writing doesn't say in which folder."""
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(rehearse, "_served", full)
+    rehearse.main(json.dumps(asked))
+    assert json.loads(capsys.readouterr().out) == {"failed": f"{asked['work']}: No space left on device"}
 
 
 @pytest.mark.parametrize(
