@@ -23,6 +23,7 @@ from kubernetes.client.configuration import Configuration
 from kubernetes.client.rest import RESTClientObject
 from kubernetes.config import ConfigException, load_kube_config_from_dict
 
+from upgrader.adapters.foreign_answers import is_foreign, not_kubernetes
 from upgrader.config.kubeconfig import KubeconfigContext, Login
 from upgrader.contract.json_list import LARGEST_OBJECT_BYTES, JsonList, ObjectTooLarge
 from upgrader.errors import ApiError, ApiUnavailable, ConfigError, CredentialsRefused
@@ -91,6 +92,7 @@ class ApiAnswer:
     """The body as a JSON object; None if no JSON was requested."""
     date: str = ""
     """The server's time, as an HTTP date; "" if it sent none."""
+    content_type: str = ""
 
 
 class _Transient(Exception):
@@ -163,9 +165,9 @@ class ApiClient:
             raise (_Transient(problem) if request.method == "GET" else problem) from error
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise self._unavailable(request, error, tries) from error
-        if 200 <= answer.status < 300:
+        if 200 <= answer.status < 300 and not is_foreign(answer.status, answer.content_type, answer.body):
             return answer
-        refused = self._refused(request, answer.status, answer.body)
+        refused = self._refused(request, answer.status, answer.body, answer.content_type)
         # 429 means "not acted upon", so that it is safe to repeat even a write.
         if answer.status == 429 or (answer.status >= 500 and request.method == "GET"):
             raise _Transient(refused, max(_RETRY_PAUSE_SECONDS, min(answer.retry_after, _LONGEST_PAUSE_SECONDS)))
@@ -181,7 +183,8 @@ class ApiClient:
                 found = _object(body) if request.wants_object and response.status < 300 else None
             headers = response.headers
             pause = _seconds(headers.get("Retry-After", ""))
-            return ApiAnswer(response.status, body, pause, found, headers.get("Date", ""))
+            kind = headers.get("Content-Type", "")
+            return ApiAnswer(response.status, body, pause, found, headers.get("Date", ""), kind)
 
     def lines(
         self, request: ApiRequest, timeout_seconds: float, silent_seconds: float = float("inf")
@@ -197,8 +200,10 @@ class ApiClient:
                 response.close()
                 response = self._open(request, patience)
             with response:
-                if response.status != 200:
-                    raise self._refused(request, response.status, b"".join(self._chunks(response, deadline)))
+                kind = response.headers.get("Content-Type", "")
+                if response.status != 200 or is_foreign(response.status, kind, b""):
+                    body = b"".join(self._chunks(response, deadline))
+                    raise self._refused(request, response.status, body, kind)
                 for chunk in self._chunks(response, deadline, silent_seconds):
                     *complete, rest = (rest + chunk).split(b"\n")
                     yield from complete
@@ -285,7 +290,9 @@ class ApiClient:
             remedy=_AWAY,
         )
 
-    def _refused(self, request: ApiRequest, status: int, body: bytes) -> ApiError:
+    def _refused(self, request: ApiRequest, status: int, body: bytes, content_type: str) -> ApiError:
+        if status not in _NOT_REACHED and is_foreign(status, content_type, body):
+            return not_kubernetes(body, request.what, status)
         host = self._server
         message = _status_message(body)
         if status in _NOT_REACHED:

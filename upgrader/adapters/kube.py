@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from upgrader.adapters.clock import SystemClock
+from upgrader.adapters.foreign_answers import not_kubernetes
 from upgrader.adapters.lean_items import lean_items
 from upgrader.adapters.paging import Paging
 from upgrader.errors import ApiError
@@ -317,7 +318,7 @@ class KubeAdapter:
         # Every answer of the API names its kind: a proxy's own words to whom it doesn't know are no empty list.
         found = answer.found
         if found is None or not isinstance(found.get("kind"), str):
-            raise _not_kubernetes(answer.body, what)
+            raise not_kubernetes(answer.body, what)
         return found
 
     def _page(
@@ -326,7 +327,7 @@ class KubeAdapter:
         keep = keep or (lean_items() if kind in _MANY else _whole)
         page = self._json("GET", path, what, query, accept=accept, keep=keep)
         if not page["kind"].endswith("List") and "items" not in page:  # a custom resource may call its list otherwise
-            raise _not_kubernetes(json.dumps(page).encode(), what)
+            raise not_kubernetes(json.dumps(page).encode(), what)
         return page
 
     @staticmethod
@@ -370,16 +371,8 @@ def _event(line: bytes, what: str) -> dict[str, Any]:
     except ValueError:
         found = None
     if not isinstance(found, dict):
-        raise _not_kubernetes(line, what)
+        raise not_kubernetes(line, what)
     return found
-
-
-def _not_kubernetes(text: bytes, what: str) -> ApiError:
-    """A 200 response that is not a JSON object comes from something else, such as a proxy's login page."""
-    return ApiError(
-        f"the response to '{what}' is not from a Kubernetes API: {text[:80]!r}",
-        remedy="Check the kubeconfig's server address and proxy-url.",
-    )
 
 
 def _name(manifest: KubeObject) -> str:

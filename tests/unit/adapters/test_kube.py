@@ -473,6 +473,50 @@ def test_something_else_than_json_is_no_api(kube: KubeAdapter, server: ScriptedS
         kube.list(PODS)
 
 
+PAGE = {"Content-Type": "text/html; charset=utf-8"}
+OTHERS = {
+    "page": (404, PAGE, b"<html>404 Not Found</html>"),
+    "page-403": (403, PAGE, b"<html>Blocked</html>"),
+    "json": (404, {"Content-Type": "application/json"}, b'{"message": "no Route matched"}'),
+    "redirect": (302, {"Location": "https://sso.example/login"}, b""),
+    "login": (200, PAGE, b"<html>Log in</html>"),
+}
+
+
+@pytest.mark.parametrize("answer", OTHERS.values(), ids=OTHERS)
+def test_what_something_else_answers_is_no_answer_of_the_api(
+    kube: KubeAdapter, server: ScriptedServer, answer: tuple[int, dict[str, str], bytes]
+) -> None:
+    """A load balancer whose backend is away: no object is gone for its 404, nothing was deleted or evicted, the API
+    isn't ready for its 200, and hasn't refused anything for its 403.
+    """
+    server.answers(answer)
+    pod = {"kind": "Pod", "metadata": {"name": "a", "uid": "u"}}
+    for ask in (
+        lambda: kube.get(PODS, "a", "ns"),
+        lambda: kube.list(PODS),
+        lambda: kube.delete(PODS, "a", "ns"),
+        lambda: kube.evict("a", "ns", uid="u"),
+        lambda: kube.raw("/readyz"),
+        lambda: kube.logs("ns", "a", "main"),
+        lambda: kube.create(PODS, pod, "ns"),
+        lambda: list(kube.watch(PODS, "ns", "a", timeout_seconds=1)),
+    ):
+        with pytest.raises(ApiUnavailable, match="not from a Kubernetes API") as caught:
+            ask()
+        assert caught.value.status == 0
+
+
+@pytest.mark.parametrize(
+    "body", [b'{"kind": "Status", "reason": "NotFound"}', b"404 page not found\n"], ids=["object", "group"]
+)
+def test_what_the_api_does_not_have_is_none(kube: KubeAdapter, server: ScriptedServer, body: bytes) -> None:
+    """The API server's own 404, of an object or of a group that it doesn't serve."""
+    server.answers((404, {}, body))
+    assert kube.get(PODS, "a", "ns") is None
+    kube.delete(PODS, "a", "ns")
+
+
 def test_token_is_in_no_error(kube: KubeAdapter, server: ScriptedServer) -> None:
     """Errors go into logs and reports: credentials must not."""
     server.answers(401)
