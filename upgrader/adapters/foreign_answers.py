@@ -15,7 +15,7 @@ __all__ = ["is_foreign", "not_kubernetes"]
 
 _SHOWN_BYTES = 80
 _OWN_STATUSES = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.TOO_MANY_REQUESTS})
-"""Whoever answers with one of them, it means the same."""
+"""They mean the same, from an API server or from a proxy."""
 
 
 def is_foreign(status: int, content_type: str, body: bytes) -> bool:

@@ -18,8 +18,9 @@ import tempfile
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
@@ -32,10 +33,11 @@ import yaml
 from upgrader.adapters.chart_schemas import check_schemas
 from upgrader.adapters.clock import SystemClock
 from upgrader.adapters.helm_confinement import Confinement
-from upgrader.adapters.helm_limit import ROLLBACKS, UNDONE_UPGRADES, UPGRADES, HelmLimit
+from upgrader.adapters.helm_limit import PENDING, ROLLBACKS, UNDONE_UPGRADES, UPGRADES, HelmLimit, awaited_hooks
 from upgrader.adapters.helm_processes import CLUSTER_VARIABLE, helm_at_work
 from upgrader.adapters.helm_refusals import refusal
 from upgrader.errors import (
+    ApiError,
     ApiUnavailable,
     ChartRefused,
     HelmError,
@@ -248,14 +250,20 @@ class HelmAdapter:
         *,
         clock: Clock | None = None,
         cluster: Callable[[], str] = lambda: "",
+        record_age: Callable[[str, str, int], float | None] = lambda *_: None,
         confinement: Confinement | None = None,
     ) -> None:
-        """`cluster` gives the UID of its namespace kube-system; "" while it isn't known.
+        """`cluster` gives the UID of its namespace kube-system; "" while it isn't known. `record_age`: as `RecordAge`.
 
         `confinement` is for charts that anyone may have written; without it Helm has this process's environment.
         """
         self._clock = clock or SystemClock()
         self._cluster_uid = cluster
+        self._record_age = record_age
+        self._written: dict[tuple[str, str, int, str], float] = {}
+        """Release, namespace, pending revision and its status → when it was written (monotonic)."""
+        self._awaited: dict[tuple[str, str, int, str], int] = {}
+        """The same → how many hooks Helm waits for before that status ends."""
         helm = executable or find_helm()
         self._command = _Command(helm, kubeconfig, context, cluster, confinement)
         self._client = pyhelm3.Client(self._command, executable=str(helm))
@@ -290,7 +298,32 @@ class HelmAdapter:
             rows = self._read(lambda: self._command.history(release, namespace=namespace), _release(release, namespace))
         except _NotInstalled:
             return ()
-        return installed(tuple(sorted((_revision(row) for row in rows), key=lambda r: r.number)))
+        found = installed(tuple(sorted((_revision(row) for row in rows), key=lambda r: r.number)))
+        if not found or not found[-1].pending:
+            return found
+        return (*found[:-1], self._pending(release, namespace, found[-1]))
+
+    def _pending(self, release: str, namespace: str, newest: Revision) -> Revision:
+        """With what decides whether a Helm may still be active: a date that this machine's clock can be compared with,
+        and how often that Helm waits. Both are asked for once.
+        """
+        key = release, namespace, newest.number, newest.status
+        if key not in self._awaited:
+            self._awaited[key] = self._hooks(release, namespace, newest)
+        waits = 1 + self._awaited[key]
+        if key not in self._written:
+            try:
+                age = self._record_age(release, namespace, newest.number)
+            except ApiError:
+                return replace(newest, updated=None, waits=waits)  # unknown: it counts as young
+            if age is None:
+                return replace(newest, waits=waits)
+            self._written[key] = self._clock.monotonic() - age
+        age = self._clock.monotonic() - self._written[key]
+        return replace(newest, updated=self._clock.now() - timedelta(seconds=age), waits=waits)
+
+    def _hooks(self, release: str, namespace: str, newest: Revision) -> int:
+        return awaited_hooks(lambda: self._stored_hooks(release, namespace, newest.number), PENDING[newest.status])
 
     def at_work(self, release: str, namespace: str) -> int:
         return helm_at_work(release, namespace, self._cluster_uid())
@@ -429,13 +462,13 @@ class HelmAdapter:
         return self.history(release, namespace)[-1]
 
     def _rollback_limit(self, release: str, namespace: str, revision: int, timeout_seconds: float) -> HelmLimit:
-        command = ["get", "hooks", release, "--namespace", namespace, "--revision", str(revision)]
-
-        def stored() -> str:
-            found = self._read(lambda: self._command.run(command), _release(release, namespace))
-            return _parsed(found, f"release '{release}': its hooks", f"Run: helm get hooks {release} -n {namespace}")
-
+        stored = partial(self._stored_hooks, release, namespace, revision)
         return HelmLimit(timeout_seconds, _GRACE_SECONDS, ROLLBACKS, stored)
+
+    def _stored_hooks(self, release: str, namespace: str, revision: int) -> str:
+        command = ["get", "hooks", release, "--namespace", namespace, "--revision", str(revision)]
+        found = self._read(lambda: self._command.run(command), _release(release, namespace))
+        return _parsed(found, f"release '{release}': its hooks", f"Run: helm get hooks {release} -n {namespace}")
 
     def uninstall(self, release: str, namespace: str, *, timeout_seconds: float) -> None:
         self._call(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from upgrader.errors import ApiUnavailable, HelmError
 from upgrader.model.manifest import objects_in
 
-__all__ = ["ROLLBACKS", "UNDONE_UPGRADES", "UPGRADES", "HelmLimit"]
+__all__ = ["PENDING", "ROLLBACKS", "UNDONE_UPGRADES", "UPGRADES", "HelmLimit", "awaited_hooks"]
 
 UPGRADES = ({"pre-install", "post-install"}, {"pre-upgrade", "post-upgrade"})
 """The events of hooks that an upgrade waits for, which may be an installation."""
@@ -18,6 +18,13 @@ UNDONE_UPGRADES = (
 )
 """The same for one that Helm itself undoes if it fails."""
 ROLLBACKS = ({"pre-rollback", "post-rollback"},)
+PENDING: Mapping[str, Collection[Collection[str]]] = {
+    "pending-install": ({"pre-install", "post-install"},),
+    "pending-upgrade": ({"pre-upgrade", "post-upgrade"},),
+    "pending-rollback": ROLLBACKS,
+    "uninstalling": ({"pre-delete", "post-delete"},),
+}
+"""Status of a revision → the events of the hooks that Helm waits for as long as it has that status."""
 
 _HOOK = "helm.sh/hook"
 _MOST_HOOKS = 20
@@ -53,16 +60,18 @@ class HelmLimit:
 
     def extended(self) -> float:
         """Seconds with the hooks that there are."""
-        return self._with(self._hooks())
+        return self._with(awaited_hooks(self.read, self.events))
 
     def _with(self, hooks: int) -> float:
         return self.timeout_seconds * (self.waits + hooks) + self.spare_seconds
 
-    def _hooks(self) -> int:
-        try:
-            items = objects_in(self.read()).values()
-        except (ApiUnavailable, HelmError):
-            return _UNKNOWN_HOOKS
-        values = (((item.get("metadata") or {}).get("annotations") or {}).get(_HOOK) for item in items)
-        found = [{each.strip() for each in str(value or "").split(",")} for value in values]
-        return min(_MOST_HOOKS, sum(max(len(each.intersection(kind)) for kind in self.events) for each in found))
+
+def awaited_hooks(read: Callable[[], str], events: Collection[Collection[str]]) -> int:
+    """How many hooks Helm waits for, one after the other. `read` and `events` as of a HelmLimit."""
+    try:
+        items = objects_in(read()).values()
+    except (ApiUnavailable, HelmError):
+        return _UNKNOWN_HOOKS
+    values = (((item.get("metadata") or {}).get("annotations") or {}).get(_HOOK) for item in items)
+    found = [{each.strip() for each in str(value or "").split(",")} for value in values]
+    return min(_MOST_HOOKS, sum(max(len(each.intersection(kind)) for kind in events) for each in found))

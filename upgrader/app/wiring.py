@@ -24,6 +24,7 @@ from upgrader.adapters.own_host import OwnHost
 from upgrader.adapters.own_machine import ThisMachine
 from upgrader.adapters.playbooks import AnsiblePlaybooks
 from upgrader.adapters.prometheus import PrometheusApi
+from upgrader.adapters.record_age import RecordAge
 from upgrader.adapters.skopeo import copy_image, push_archive
 from upgrader.app.observe_cluster import observe
 from upgrader.app.values_edit import with_counts
@@ -503,7 +504,9 @@ def open_session(
         stack.callback(kube.close)
         brief_kube = KubeAdapter(settings.kubeconfig, context, timeout_seconds=_BRIEF_SECONDS)
         stack.callback(brief_kube.close)
-        helm = HelmAdapter(settings.kubeconfig, context, cluster=ClusterUid(brief_kube))
+        helm = HelmAdapter(
+            settings.kubeconfig, context, cluster=ClusterUid(brief_kube), record_age=RecordAge(brief_kube)
+        )
         stack.callback(helm.close)
         clock = SystemClock()
         fence = Fence(hosts, cluster.result().controllers, clock)

@@ -82,9 +82,11 @@ class Revision:
     """Chart name and version, as in `kube-apiserver-0.1.0`."""
     description: str = ""
     updated: datetime | None = None
-    """When Helm last wrote it, in UTC; None when Helm's date could not be read."""
+    """When Helm last wrote it, in UTC; None when that could not be read. Of a pending one, by this machine's clock."""
     unseen: bool = False
     """Whether Helm hasn't waited for it, and the run that was to wait in its place has not seen it healthy."""
+    waits: int = 1
+    """Of a pending one: how often Helm waits before it is no longer that. For each hook it has its whole timeout."""
 
     @property
     def failed_once(self) -> bool:
@@ -123,12 +125,16 @@ class Revision:
 
         A younger one may be a `helm upgrade` that is still running.
         """
-        return self.pending and self.age_seconds(now) >= abandoned_after(helm_timeout_seconds)
+        return self.pending and self.age_seconds(now) >= self.abandoned_after(helm_timeout_seconds)
+
+    def abandoned_after(self, helm_timeout_seconds: float) -> float:
+        """How many seconds after it was written it counts as abandoned, if it is pending still."""
+        return abandoned_after(helm_timeout_seconds, self.waits)
 
 
-def abandoned_after(helm_timeout_seconds: float) -> float:
-    """How many seconds after it was written a pending revision counts as abandoned."""
-    return helm_timeout_seconds + _MARGIN_SECONDS
+def abandoned_after(helm_timeout_seconds: float, waits: int = 1) -> float:
+    """The same of a revision for which Helm waits so often."""
+    return helm_timeout_seconds * waits + _MARGIN_SECONDS
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from upgrader.errors import ApiError
 from upgrader.model.finding import Finding
 from upgrader.model.manifest import Manifest, objects_in
 from upgrader.model.observed import ObservedRelease
-from upgrader.model.release import Revision, abandoned_after, last_good
+from upgrader.model.release import Revision, last_good
 from upgrader.ports import Kind, Kube, KubeObject
 from upgrader.preflight.context import PreflightContext
 from upgrader.steps.plan import planned_of
@@ -140,7 +140,7 @@ def _pending(context: PreflightContext, name: str, release: ObservedRelease, goo
             "error",
             title,
             f"It has had this status for {age:.0f} s: {who} might still be changing it.",
-            f"Run again when the revision is {abandoned_after(limit):.0f} s old.",
+            f"Run again when the revision is {newest.abandoned_after(limit):.0f} s old.",
         )
     if good is None:
         return Finding(

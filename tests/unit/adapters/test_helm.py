@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -168,6 +169,79 @@ def test_history_that_an_uninstall_has_kept(tmp_path: Path, statuses: tuple[str,
         assert [each.number for each in adapter.history("web", "shop")] == left
     finally:
         adapter.close()
+
+
+@dataclass
+class PendingHelm:
+    """A Helm 4 whose newest revision, 4, has this status for an hour by its own machine's clock, and these hooks."""
+
+    place: Path
+    status: str = "pending-upgrade"
+    hooks: str = ""
+    age: Callable[[str, str, int], float | None] = lambda *_: None
+    clock: FakeClock = field(default_factory=FakeClock)
+
+    def newest(self) -> tuple[Revision, Revision]:
+        """As it is told now, and once more a minute later; it is asked for its hooks once."""
+        row = {**ROW, "status": self.status, "updated": (self.clock.now() - timedelta(hours=1)).isoformat()}
+        (self.place / "hooks").write_text(self.hooks)
+        program = self.place / "helm"
+        program.write_text(
+            f"""#!/bin/sh
+[ "$1" != version ] || {{ printf v4.0.0; exit; }}
+[ "$1" != get ] || {{ cat {self.place}/hooks; echo "$*" >> {self.place}/asked; exit; }}
+echo '{json.dumps([row])}'
+"""
+        )
+        program.chmod(0o755)
+        adapter = HelmAdapter(self.place / "kubeconfig", executable=program, clock=self.clock, record_age=self.age)
+        try:
+            first = adapter.history("web", "shop")[-1]
+            self.clock.sleep(60)
+            return first, adapter.history("web", "shop")[-1]
+        finally:
+            adapter.close()
+
+
+def test_pending_revision_is_as_old_as_the_api_server_says(tmp_path: Path) -> None:
+    """Of a Helm on a machine whose clock is an hour behind: it works since five seconds, and isn't given up."""
+    asked: list[object] = []
+
+    def age(*of: object) -> float:
+        asked.append(of)
+        return 5.0
+
+    helm = PendingHelm(tmp_path, age=age)
+    first, later = helm.newest()
+    assert first.age_seconds(helm.clock.now() - timedelta(seconds=60)) == 5.0
+    assert later.age_seconds(helm.clock.now()) == 65.0
+    assert not later.abandoned(helm.clock.now(), 300)
+    assert asked == [("web", "shop", 4)]
+
+
+def test_pending_revision_of_unknown_age(tmp_path: Path) -> None:
+    """While the API doesn't tell, it counts as young; where its records are elsewhere, Helm's own date stands."""
+
+    def unknown(*_: object) -> float:
+        raise ApiUnavailable("no answer")
+
+    helm = PendingHelm(tmp_path, age=unknown)
+    assert not helm.newest()[1].abandoned(helm.clock.now(), 300)
+    elsewhere = PendingHelm(tmp_path)
+    assert elsewhere.newest()[0].abandoned(elsewhere.clock.now(), 300)
+
+
+@pytest.mark.parametrize(
+    ("status", "waits"),
+    [("pending-install", 1), ("pending-upgrade", 3), ("pending-rollback", 2), ("uninstalling", 1), ("failed", 1)],
+)
+def test_helm_at_work_has_the_time_of_its_hooks(tmp_path: Path, status: str, waits: int) -> None:
+    """Of those that it waits for while a revision has this status: it is no dead Helm that waits for a migration."""
+    hooks = f"{hook('migrate', 'pre-upgrade,post-upgrade')}\n{hook('back', 'post-rollback')}"
+    helm = PendingHelm(tmp_path, status, hooks)
+    assert [each.waits for each in helm.newest()] == [waits, waits]
+    asked = (tmp_path / "asked").read_text().splitlines() if status != "failed" else []
+    assert len(asked) == (status != "failed")
 
 
 def test_changes_are_made_once(helm: Callable[..., HelmAdapter], asked: Path) -> None:

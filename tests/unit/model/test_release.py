@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -70,3 +71,10 @@ def test_pending_revision_is_abandoned_once_no_helm_can_be_at_work(
 def test_revision_of_unknown_age_is_never_abandoned() -> None:
     """A date that can't be read doesn't show that no Helm process works on it."""
     assert not Revision(2, "pending-upgrade").abandoned(NOW, 300)
+
+
+def test_hooks_have_their_time_before_a_revision_is_abandoned() -> None:
+    """Helm waits for each hook as long as for the workloads: with two of them it may be at work for three timeouts."""
+    revision = Revision(2, "pending-upgrade", updated=NOW - timedelta(seconds=959), waits=3)
+    assert not revision.abandoned(NOW, 300)
+    assert replace(revision, updated=NOW - timedelta(seconds=960)).abandoned(NOW, 300)

@@ -81,6 +81,14 @@ def test_clock_of_helms_machine_that_is_ahead(helm: FakeHelm, clock: FakeClock) 
     assert helm.calls == ["rollback app 1"]
 
 
+def test_helm_that_waits_for_hooks_is_left_to_them(helm: FakeHelm, clock: FakeClock) -> None:
+    """A migration may take its whole timeout before Helm begins to wait for the workloads."""
+    helm.install("app", "tag: half\n", "pending-upgrade", updated=clock.now(), waits=2)
+    inspector(helm, clock).await_idle(POINT, quiet)
+    assert helm.calls == ["rollback app 1"]
+    assert 2 * TIMEOUT + 60 <= clock.monotonic() <= 2 * TIMEOUT + 65
+
+
 def test_release_is_not_freed_under_a_helm_of_this_machine(helm: FakeHelm, clock: FakeClock) -> None:
     """A new run leaves a release alone that a Helm works on, however old it is."""
     helm.processes["app"] = 4711

@@ -13,7 +13,7 @@ from upgrader.gates.workload_diagnosis import diagnose_workload as judge
 from upgrader.gates.workload_reading import read_workload
 from upgrader.model.outcome import Verdict, VerdictKind
 from upgrader.model.release import RECOVERED_RELEASE as RELEASE
-from upgrader.model.release import RestorePoint, Revision, abandoned_after, last_good
+from upgrader.model.release import RestorePoint, Revision, last_good
 from upgrader.model.workload import WorkloadRef
 from upgrader.ports import Clock, Helm, Hosts, Kube, KubeObject, Recovery
 from upgrader.recover.diagnosis.diagnose import Diagnosis
@@ -133,7 +133,7 @@ class ReleaseRecoveryStep:
                 f"release {RELEASE} has had status '{newest.status}' for {newest.age_seconds(now):.0f} s, although the "
                 "API answers: another Helm process may be changing it",
                 remedy="Wait until that process has ended, or run again when the revision is "
-                f"{abandoned_after(self.timeout_seconds):.0f} s old.",
+                f"{newest.abandoned_after(self.timeout_seconds):.0f} s old.",
             )
 
     def _reason(

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from upgrader.errors import ReleaseLocked
-from upgrader.model.release import RestorePoint, abandoned_after, last_good
+from upgrader.model.release import RestorePoint, last_good
 from upgrader.ports import Clock, Helm
 from upgrader.steps.release.down_workers import DownWorkers, roll_back
 
@@ -58,7 +58,7 @@ class FreeReleaseStep:
             raise ReleaseLocked(
                 f"{what}, and is {age:.0f} s old: {who}",
                 remedy="Run again when that process has ended, or when the revision is "
-                f"{abandoned_after(self.timeout_seconds):.0f} s old; check: helm history {name} -n {namespace}",
+                f"{stuck.abandoned_after(self.timeout_seconds):.0f} s old; check: helm history {name} -n {namespace}",
             )
         if good is None:
             raise ReleaseLocked(

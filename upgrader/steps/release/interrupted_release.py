@@ -97,7 +97,8 @@ class ReleaseInspector:
 
     def _wait(self, note: Callable[[str], None]) -> None:
         """Return once no Helm process can be working on the release."""
-        seen_since: dict[Revision, float] = {}
+        seen_since: dict[tuple[int, str], float] = {}
+        begun = self._newest()
 
         def busy() -> str:
             pid = self.helm.at_work(self._name, self.spec.namespace)
@@ -107,12 +108,13 @@ class ReleaseInspector:
                 return f"{state}; Helm process {pid} on this machine works on it"
             if newest is None:
                 return ""
-            seen = self.clock.monotonic() - seen_since.setdefault(newest, self.clock.monotonic())
+            since = seen_since.setdefault((newest.number, newest.status), self.clock.monotonic())
+            seen = self.clock.monotonic() - since
             if newest.status == "failed":
                 # Helm rolls back right after it failed, and doesn't record when that was.
                 return self._describe(newest) if seen < _FAILED_SECONDS else ""
-            # Its own date is by the clock of the machine that Helm runs on, which may be ahead of ours.
-            given_up = seen >= abandoned_after(self.timeout_seconds)
+            # Its own date may be by the clock of the machine that Helm runs on, which may be ahead of ours.
+            given_up = seen >= newest.abandoned_after(self.timeout_seconds)
             working = newest.pending and not given_up and not newest.abandoned(self.clock.now(), self.timeout_seconds)
             return self._describe(newest) if working else ""
 
@@ -120,7 +122,7 @@ class ReleaseInspector:
         if not seen:
             return
         note(f"{seen}: an earlier Helm process may still be working on it; waiting for it to end")
-        seconds = 2 * abandoned_after(self.timeout_seconds) + _SPARE_SECONDS
+        seconds = 2 * abandoned_after(self.timeout_seconds, begun.waits if begun else 1) + _SPARE_SECONDS
         still = wait_until(self.clock, busy, seconds=seconds, interval_seconds=_POLL_SECONDS)
         if still:
             raise StepFailed(
