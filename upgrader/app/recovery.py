@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -12,8 +11,9 @@ from pathlib import Path
 from upgrader.app.execution import FinishedRun, NewRun, execute_run
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.locking import cluster_lock, locked_folder
+from upgrader.app.observe_cluster import server_version
 from upgrader.app.wiring import Session, open_session
-from upgrader.errors import RollbackFailed, UsageError
+from upgrader.errors import ApiError, RollbackFailed, UsageError
 from upgrader.gates.kubernetes_kinds import PODS
 from upgrader.model.cluster import Cluster
 from upgrader.model.release import RECOVERED_RELEASE
@@ -65,7 +65,10 @@ class ProposedRecovery:
         kube = self.tools.kube
         if lost := lost_records(kube):
             raise RollbackFailed(lost.message, remedy=lost.remedy)
-        version = str(json.loads(kube.raw("/version")).get("gitVersion", "VERSION"))
+        try:
+            version = str(server_version(kube).binary)
+        except ApiError:
+            version = "VERSION"
         own = kube.list(PODS, NAMESPACE, labels="component=kube-apiserver,tier=control-plane")
         raise RollbackFailed(
             f"release {RECOVERED_RELEASE} is not installed, so a recovery can't roll it back. The API answers, "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, MutableSet
 from dataclasses import dataclass, field
 
-from upgrader.errors import ApiError, ApiUnavailable, UsageError
+from upgrader.errors import ApiError, ApiUnavailable
 from upgrader.gates.api_absence import unanswered
 from upgrader.gates.api_round_trip import round_trip
 from upgrader.gates.apiserver_instance import ask_instance, instance_address
@@ -111,7 +111,7 @@ class ApiServerGate:
             return None
         try:
             running = ServerVersion.parse(self._ask(pod, "/version"))
-        except (ValueError, KeyError, TypeError, UsageError) as error:
+        except ValueError as error:
             return unknown(
                 f"kube-apiserver on {host.name} does not report its version: {error}",
                 remedy=f"Check what answers there: kubectl get --raw /version --server {server}",

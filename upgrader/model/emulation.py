@@ -39,7 +39,7 @@ class ServerVersion:
             found = json.loads(text)
             binary = KubernetesVersion.parse(str(found["gitVersion"]))
             return cls(binary, _reported(found, "emulation"), _reported(found, "minCompatibility"))
-        except (KeyError, TypeError, UsageError) as error:
+        except (KeyError, TypeError, RecursionError, UsageError) as error:
             raise ValueError(f"not a Kubernetes version: {error}") from error
 
     @property

@@ -47,7 +47,7 @@ def stored_resources(
                     continue
                 seen.add(key)
                 yield StoredResource(group, api_version, key[1], item["namespaced"] is True)
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"the API's discovery documents can't be parsed: {error!r}") from error
 
 

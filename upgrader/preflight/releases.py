@@ -104,17 +104,19 @@ class _Served:
         return self._kinds[api_version].get(kind)
 
     def _read(self, api_version: str) -> dict[str, Kind]:
+        path = f"/{'apis' if '/' in api_version else 'api'}/{api_version}"
         try:
-            found = json.loads(self.kube.raw(f"/{'apis' if '/' in api_version else 'api'}/{api_version}"))
+            return {
+                str(item["kind"]): Kind(api_version, str(item["name"]), item["namespaced"] is True)
+                for item in json.loads(self.kube.raw(path))["resources"]
+                if "/" not in item["name"]
+            }
         except ApiError as error:
             if error.status == HTTPStatus.NOT_FOUND:
                 return {}
             raise
-        return {
-            str(item["kind"]): Kind(api_version, str(item["name"]), item["namespaced"] is True)
-            for item in found["resources"]
-            if "/" not in item["name"]
-        }
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise ApiError(f"the API's list of resources at {path} can't be read: {error!r}") from error
 
 
 def _existing(served: _Served, item: Manifest, namespace: str) -> tuple[KubeObject | None, str]:

@@ -173,6 +173,16 @@ def test_a_release_whose_records_are_lost_is_not_installed_over_what_serves(worl
         assert "HELM_DRIVER" in lost.remedy
 
 
+@pytest.mark.parametrize("says", ["ok", "[]", '{"resources": 1}', '{"resources": [{}]}', "[" * 100_000])
+def test_what_is_served_can_not_be_read(world: World, says: str) -> None:
+    """A proxy's own words don't say that nothing of a release is there: it is unknown."""
+    world.manifests["web"] = yaml.safe_dump({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "web"}})
+    world.release("web")
+    world.kube.raw_answers["/api/v1"] = says
+    (found,) = world.find(check_releases).values()
+    assert found.blocking and "/api/v1 can't be read" in found.diagnosis
+
+
 def test_a_release_of_definitions_whose_records_are_lost(world: World) -> None:
     """It has no workload: to uninstall it would remove all objects of its kinds. What the API doesn't serve yet, or
     what gets its name from the API, isn't there.

@@ -110,7 +110,7 @@ def _read(kube: Kube, server: str) -> Mapping[str, str]:
     try:
         found = json.loads(text)
         return {key: base64.b64decode(value).decode() for key, value in (found.get("data") or {}).items()}
-    except (ValueError, TypeError, AttributeError) as error:  # a proxy's page, or the beginning of an answer
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise ApiError(f"the response is not a Secret: {error}") from error
 
 

@@ -49,7 +49,7 @@ def check_groups(kube: Kube, baseline: Baseline, server: str, expected: Collecti
         missing = missing_at(kube, baseline, expected, server)
     except ApiError as error:
         return contradicted(f"the list of API groups{at}", error, remedy)
-    except (ValueError, KeyError, TypeError, UsageError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError, UsageError) as error:
         return pending(f"the list of API groups{at} can't be read: {error}", remedy=remedy)
     if not missing:
         return None

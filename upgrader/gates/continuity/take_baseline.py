@@ -163,7 +163,7 @@ class _Taking:
             return ask()
         except ApiError as error:
             self.missing.append(NotCompared(what, error.message))
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             self.missing.append(NotCompared(what, f"the answer can't be read: {error!r}"))
         return None
 
