@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from upgrader.engine.locks.lease_object import LEASES, NAME, NAMESPACE
 from upgrader.errors import BackupRefused, HostError, StepFailed, UpgraderError
@@ -30,9 +31,11 @@ from upgrader.steps.backup.etcd_tools import EtcdTools
 from upgrader.steps.backup.manifest import BackupManifest
 from upgrader.steps.backup.reported import unreported
 from upgrader.steps.backup.verify import BackupFile, prove_on, send_snapshot
-from upgrader.wait_and_retry import wait_until
+from upgrader.wait_and_retry import may_be_repeated, retry, wait_until
 
 __all__ = ["Restoration"]
+
+T = TypeVar("T")
 
 Note = Callable[[str], None]
 
@@ -50,6 +53,8 @@ _UNIT_SECONDS = 120.0
 _ETCD_SECONDS = 240.0
 _PODS_SECONDS = 240.0
 _EXAMINE_SECONDS = 5.0
+_API_SECONDS, _RETRY_SECONDS = 120.0, 1.0
+"""How long a request is repeated once the restored API has answered."""
 
 _KUBELET = "systemctl is-active --quiet kubelet || { systemctl reset-failed kubelet || true; systemctl start kubelet; }"
 
@@ -295,7 +300,7 @@ class Restoration:
     def _api(self, note: Note) -> None:
         self.tools.recovery.bring_api_back(note)
         # The lock is as it was when the backup was taken: held by the command that took it, long ago.
-        self.tools.kube.delete(LEASES, NAME, NAMESPACE)
+        self._patiently(lambda: self.tools.kube.delete(LEASES, NAME, NAMESPACE))
 
     def _nodes(self, note: Note) -> None:
         """A kubelet makes its node only when it starts: those that joined after the backup would stay away for good.
@@ -303,7 +308,7 @@ class Restoration:
         The others run with what the restored data has of them; a kubelet that is newer than the restored API is named.
         """
         tools = self.tools
-        now = {str(node["metadata"]["name"]) for node in tools.kube.list(NODES)}
+        now = {str(node["metadata"]["name"]) for node in self._patiently(lambda: tools.kube.list(NODES))}
         hosts = {host.name: host for host in (*tools.cluster.controllers, *tools.cluster.workers)}
         came = sorted({*self.nodes_before, *hosts} - now)
         for name in came:
@@ -335,9 +340,19 @@ class Restoration:
             lambda: unreported(tools.kube, tools.examine()),
             seconds=_PODS_SECONDS,
             interval_seconds=_EXAMINE_SECONDS,
+            what="the kubelets",
+            note=note,
         )
         if still:
             note(f"{still}; gave up after {_PODS_SECONDS:.0f} s")
+
+    def _patiently(self, work: Callable[[], T]) -> T:
+        """An API server that has just started, and its HAProxy, may end a connection or two. Raises ApiError."""
+
+        def pause(error: Exception) -> float | None:
+            return _RETRY_SECONDS if may_be_repeated(error) else None
+
+        return retry(self.tools.clock, work, pause=pause, seconds=_API_SECONDS)
 
     @property
     def _etcd(self) -> EtcdTools:

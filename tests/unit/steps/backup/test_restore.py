@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyrage
 import pytest
@@ -20,7 +21,7 @@ from tests.unit.steps.backup.backups import archive, manifest
 from tests.unit.steps.backup.test_etcd import HOST, STATUS, YAML
 from upgrader.adapters.age import AgeFiles
 from upgrader.engine.locks.lease_object import LEASES, NAME, NAMESPACE
-from upgrader.errors import BackupRefused, HostError, StepFailed, UpgraderError
+from upgrader.errors import ApiUnavailable, BackupRefused, HostError, StepFailed, UpgraderError
 from upgrader.gates.gate_catalog import GateCatalog
 from upgrader.gates.kubernetes_kinds import NODES
 from upgrader.model.cluster import Cluster, Host
@@ -29,6 +30,7 @@ from upgrader.ports import CommandResult
 from upgrader.recover.diagnosis.diagnose import Diagnosis
 from upgrader.recover.diagnosis.wrong_api import ApiSeen
 from upgrader.recover.pipeline import RecoverTools
+from upgrader.steps.backup import restore
 from upgrader.steps.backup.etcd_member import ASIDE, MANIFEST, read_member
 from upgrader.steps.backup.restore import Restoration
 from upgrader.steps.backup.verify import BackupFile
@@ -275,6 +277,29 @@ def test_the_backups_lock_is_released(site: Site) -> None:
     site.kube.put(LEASES, {"metadata": {"name": NAME}}, NAMESPACE)
     site.apply("api")
     assert site.kube.get(LEASES, NAME, NAMESPACE) is None
+
+
+def test_an_api_that_has_just_come_back_may_fail_a_request(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All data is in place by then: a restore doesn't end for a connection that an API server ends at its start."""
+    site.kube.put(LEASES, {"metadata": {"name": NAME}}, NAMESPACE)
+    for method in ("delete", "list"):
+        real, left = getattr(site.kube, method), iter([ApiUnavailable("connection reset"), ApiUnavailable("EOF")])
+
+        def flaky(*words: Any, _real: Any = real, _left: Iterator[ApiUnavailable] = left, **more: Any) -> Any:
+            for error in _left:
+                raise error
+            return _real(*words, **more)
+
+        monkeypatch.setattr(site.kube, method, flaky)
+    site.apply("api", "nodes")
+    assert site.kube.get(LEASES, NAME, NAMESPACE) is None
+
+
+def test_wait_for_the_kubelets_is_told(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may take minutes, of which nothing else is said."""
+    monkeypatch.setattr(restore, "unreported", lambda *_: "controller-1: its kubelet has not reported its pods")
+    site.apply("pods")
+    assert site.notes[0].startswith("waiting up to 240 s for the kubelets: controller-1: its kubelet has not")
 
 
 def refused(site: Site, kind: type[UpgraderError], why: str) -> None:
