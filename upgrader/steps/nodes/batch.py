@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from upgrader.gates.node_return import FEW
+from upgrader.model.first_few import first_few
 from upgrader.model.node_mark import Phase
 from upgrader.model.node_settings import OnBlocked
 from upgrader.model.release import NodeBefore
@@ -238,7 +239,10 @@ class Batch:
 
         # A kubelet renews its Lease every ten seconds: of many nodes, no heartbeat is missed.
         interval = _POLL_SECONDS if len(versions) <= FEW else _POLL_MANY_SECONDS
-        why = wait_until(self.clock, missing, seconds=self.ready_seconds, interval_seconds=interval)
+        what = f"{first_few(list(versions))} to be back"
+        why = wait_until(
+            self.clock, missing, seconds=self.ready_seconds, interval_seconds=interval, what=what, note=note
+        )
         return {
             name: f"node {name} was not Ready with kubelet {_either(versions[name])} "
             f"within {self.ready_seconds:.0f} s: {problem or why}"

@@ -69,7 +69,7 @@ class Trial:
                         tried.append((program, name, Reading("unknown", refused)))
                     else:
                         running[pod.name] = pod
-            tried += self._wait(running)
+            tried += self._wait(running, note)
         finally:
             self._remove(made, pods, note)
         read = sum(reading.state == "read" for _, _, reading in tried)
@@ -128,7 +128,7 @@ class Trial:
 
         retry(self.clock, create, pause=_pause, seconds=_CREATE_SECONDS)
 
-    def _wait(self, running: Mapping[str, TrialPod]) -> Iterator[Tried]:
+    def _wait(self, running: Mapping[str, TrialPod], note: Callable[[str], None]) -> Iterator[Tried]:
         """What became of each; what is not known by the deadline is unknown."""
         last = {name: Reading("waiting", "its pod was not found") for name in running}
 
@@ -138,7 +138,7 @@ class Trial:
                     last[name] = self._read(pod)
             return ", ".join(name for name, each in last.items() if each.state == "waiting")
 
-        wait_until(self.clock, waited_for, seconds=_SECONDS)
+        wait_until(self.clock, waited_for, seconds=_SECONDS, what="the trial pods", note=note)
         for name, pod in running.items():
             each = last[name]
             if each.state == "waiting":

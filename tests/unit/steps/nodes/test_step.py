@@ -192,6 +192,7 @@ def test_node_that_is_never_ready_is_put_back() -> None:
     assert f"its old binaries were restored: it is at {OLD}, and Ready" in told
     assert fleet.state() == {"worker-1": AS_BEFORE, "worker-2": AS_BEFORE}
     assert fleet.ran == ["upgrade-node.yml worker-1", "restore-node.yml worker-1"]
+    assert any(note.startswith("waiting up to 60 s for worker-1 to be back: ") for note in fleet.notes)
 
 
 def test_playbook_that_fails_on_one_node_fails_that_one() -> None:

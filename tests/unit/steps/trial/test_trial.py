@@ -123,6 +123,13 @@ def test_what_can_not_be_tried_is_unknown(status: dict[str, Any], words: str) ->
     assert words in found.diagnosis and found.remedy
 
 
+def test_wait_for_the_pods_is_told() -> None:
+    """It may take two minutes, of which nothing else is said."""
+    notes: list[str] = []
+    findings(Kubelets(lambda _: {"phase": "Pending"}), notes=notes)
+    assert notes[0].startswith("waiting up to 120 s for the trial pods: upgrader-trial-")
+
+
 def test_warnings_of_a_pod_that_does_not_start_are_told() -> None:
     """Such as a volume that isn't there: its status says nothing of that."""
     kube = Kubelets(lambda _: {"phase": "Pending"})
