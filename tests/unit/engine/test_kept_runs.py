@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.unit.engine.journals import a_run
-from upgrader.engine.history.kept_runs import prune
+from upgrader.engine.history.kept_runs import prune, surplus
 from upgrader.engine.history.past_runs import past_runs
+from upgrader.engine.state.run_state import RunState
 from upgrader.errors import UsageError
 from upgrader.model.run_kind import RunKind
 
@@ -94,3 +95,14 @@ def test_run_that_cannot_be_removed_is_named(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr("upgrader.engine.history.kept_runs.shutil.rmtree", refuse)
     with pytest.raises(UsageError, match=rf"{old}.* Permission denied"):
         prune(tmp_path, 1)
+
+
+def test_upgrade_of_a_machine_whose_clock_is_behind_is_kept() -> None:
+    """A CI runner without a clock began the newest upgrade, in 1970 by its name: the places that sort runs by their
+    names keep it all the same, as it is to be resumed. An older one of that runner goes.
+    """
+    named = {f"202601{day:02d}T000000-v1.37.1": RunState(run="r", sequence=day, outcome="succeeded") for day in (1, 2)}
+    older = {"19700101T000000-v1.37.1": RunState(run="r", sequence=1)}
+    newest = {"19700101T000100-v1.37.1": RunState(run="r", sequence=3)}
+    states = {**older, **newest, **named}
+    assert surplus(sorted(states), states.__getitem__, 1) == ("19700101T000000-v1.37.1", "20260101T000000-v1.37.1")

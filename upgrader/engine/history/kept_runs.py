@@ -35,20 +35,29 @@ def surplus(names: Sequence[str], state: Callable[[str], RunState], keep: int) -
     """The runs that may be removed: all but the newest `keep`, and the upgrades that are still needed.
 
     Those are the last one, which can be resumed or rolled back, and the last that succeeded, however many runs of
-    `recover` and `adopt` came after. `names` are oldest first; `state` is a run's, empty where its journal is invalid.
+    `recover` and `adopt` came after. `names` are oldest first, as far as the times in them tell; `state` is a run's,
+    empty where its journal is invalid. An upgrade from a machine whose clock was behind looks old: its number tells.
     """
     old = tuple(names[:-keep])
     if not old:
         return ()
-    needed: set[str] = set()
+    needed: dict[str, int] = {}
     for name in reversed(names):  # the newest is usually both, so that no other journal is read
         found = state(name)
         succeeded = found.is_upgrade and found.outcome == "succeeded"
         if succeeded or (found.is_upgrade and not needed):
-            needed.add(name)
+            needed[name] = found.sequence
         if succeeded:
             break
-    return tuple(name for name in old if name not in needed)
+    newest = max(needed.values(), default=0)
+
+    def may_go(name: str) -> bool:
+        if name in needed:
+            return False
+        found = state(name)
+        return not (found.is_upgrade and found.sequence > newest)
+
+    return tuple(filter(may_go, old))
 
 
 def _prune(runs: Path, keep: int) -> tuple[str, ...]:
