@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,8 +27,8 @@ __all__ = [
 REVISION_LABEL = "controller-revision-hash"
 FINISHED = ("Succeeded", "Failed")
 """The phases of a pod that has ended by itself."""
-_UNIQUE_NAMES = ("DaemonSet", "Job", "ReplicaSet", "ReplicationController")
-"""Owners whose pods' names are generated, and don't come again."""
+_UNIQUE_NAMES = ("apps/DaemonSet", "apps/ReplicaSet", "batch/Job", "/ReplicationController")
+"""Kubernetes' own owners whose pods' names are generated, and don't come again. Those of another group's Job may."""
 _DIGITS = len(str(2**31))
 _NO_START = frozenset(
     {
@@ -67,6 +68,7 @@ class Pod:
     owner_kind: str = ""
     owner_name: str = ""
     owner_uid: str = ""
+    owner_group: str = ""
     node: str = ""
     ip: str = ""
     phase: str = ""
@@ -84,7 +86,7 @@ class Pod:
     @property
     def name_returns(self) -> bool:
         """Whether another pod may get its name: a StatefulSet's, an operator's, or one that nothing owns."""
-        return self.owner_kind not in _UNIQUE_NAMES
+        return f"{self.owner_group}/{self.owner_kind}" not in _UNIQUE_NAMES
 
     @property
     def finished(self) -> bool:
@@ -156,6 +158,7 @@ def pod(item: Mapping[str, Any]) -> Pod:
         owner_kind=owner.get("kind", ""),
         owner_name=owner.get("name", ""),
         owner_uid=owner.get("uid", ""),
+        owner_group=sys.intern(str(owner.get("apiVersion") or "").rpartition("/")[0]),
         node=spec.get("nodeName") or "",
         ip=status.get("podIP") or "",
         phase=status.get("phase") or "",

@@ -30,7 +30,7 @@ from upgrader.in_cluster.guard.core.protector import (
 )
 from upgrader.in_cluster.guard.core.protector_object import read, status
 from upgrader.in_cluster.guard.core.selectors import Selector
-from upgrader.in_cluster.guard.core.workloads import Pod
+from upgrader.in_cluster.guard.core.workloads import Pod, pod
 
 APP = Selector.of({"matchLabels": {"app": "web"}})
 SAME = Selector.of(
@@ -387,16 +387,29 @@ def test_a_deletion_and_an_eviction_are_understood() -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", ["ReplicaSet", "ReplicationController", "DaemonSet", "Job", "StatefulSet", "Shard", ""]
+    ("api_version", "kind", "returns"),
+    [
+        ("apps/v1", "ReplicaSet", False),
+        ("v1", "ReplicationController", False),
+        ("apps/v1", "DaemonSet", False),
+        ("batch/v1", "Job", False),
+        ("apps/v1", "StatefulSet", True),
+        ("example.com/v1", "Shard", True),
+        ("batch.volcano.sh/v1alpha1", "Job", True),
+        ("", "", True),
+    ],
 )
-def test_an_eviction_is_recorded_as_one_where_another_pod_may_get_the_name(kind: str) -> None:
+def test_an_eviction_is_recorded_as_one_where_another_pod_may_get_the_name(
+    api_version: str, kind: str, returns: bool
+) -> None:
     """A StatefulSet's next pod has it, as an operator's may, and one that nothing owns: it may be what an eviction
-    deletes that hangs. Others get a name of their own each time, even one that ends with digits alone.
+    deletes that hangs. Others get a name of their own each time, even one that ends with digits alone. A Job of another
+    group isn't Kubernetes' Job: Volcano's names its pods by their number.
     """
-    subject = replace(_pod(), name="web-54x9-29584", owner_kind=kind)
-    unique = kind in ("ReplicaSet", "ReplicationController", "DaemonSet", "Job")
+    owner = {"apiVersion": api_version, "kind": kind, "name": "web", "uid": "o", "controller": True}
+    subject = pod({"metadata": {"name": "web-54x9-29584", "uid": "u", "ownerReferences": [owner] if kind else []}})
     request = request_of(_eviction())
-    assert request_for(request, subject, "a").id == f"{'' if unique else 'eviction-'}{request.uid}"
+    assert request_for(request, subject, "a").id == f"{'eviction-' if returns else ''}{request.uid}"
     assert request_for(request_of(_delete()), subject, "a").id == request.uid
 
 
