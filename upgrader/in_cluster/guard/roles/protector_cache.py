@@ -97,9 +97,16 @@ class ProtectorCache:
         """How many can't be read."""
         return sum(map(len, self._unreadable.values()))
 
-    def unreadable(self, namespace: str) -> str:
-        """Why it isn't known which pods of a namespace are protected: one that can't be read; "" if all can."""
-        return next(map(str, self._unreadable.get(namespace, {}).values()), "")
+    def unreadable(self, namespace: str) -> Unreadable | None:
+        """Why it isn't known which pods of a namespace are protected: one that can't be read, before all others one
+        that guard doesn't correct; None if all can.
+        """
+        return min(self._unreadable.get(namespace, {}).values(), key=lambda each: bool(each.status), default=None)
+
+    def why_unreadable(self, item: Object, why: str) -> Unreadable:
+        """What is told of the API's object that can't be read, and why."""
+        meta = item["metadata"]
+        return Unreadable(meta.get("namespace", ""), meta["name"], why, self._correctable(item))
 
     def with_unreadable_status(self) -> list[Key]:
         """Those of which nothing but the status can't be read."""
@@ -133,8 +140,7 @@ class ProtectorCache:
             protector = read(item, self._defaults)
             return Held(_needed(item), protector)
         except ValueError as error:
-            meta = item["metadata"]
-            return Unreadable(meta.get("namespace", ""), meta["name"], str(error), self._correctable(item))
+            return self.why_unreadable(item, str(error))
 
     def _correctable(self, item: Object) -> str:
         """The digest of the status that alone can't be read."""

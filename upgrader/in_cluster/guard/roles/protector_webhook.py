@@ -11,6 +11,7 @@ from upgrader.in_cluster.guard.core.admission import (
     BAD_REQUEST,
     CONFLICT,
     NOT_FOUND,
+    TOO_MANY_REQUESTS,
     AdmissionRequest,
     Answer,
     NotAnAdmissionReview,
@@ -53,6 +54,10 @@ Others = Callable[[AdmissionRequest], Awaitable[Answer | None]]
 class _CannotRead(ApiRefused):
     """The protector was changed since the watch showed it."""
 
+    def __init__(self, which: Unreadable) -> None:
+        super().__init__(str(which), BAD_REQUEST)
+        self.which = which
+
 
 class _Books:
     """A PodProtector stores its own reservations."""
@@ -71,7 +76,7 @@ class _Books:
         try:
             return self._protectors.read(item)
         except InvalidProtector as error:
-            raise _CannotRead(str(error), BAD_REQUEST) from error
+            raise _CannotRead(self._protectors.why_unreadable(item, str(error))) from error
 
     def status_of(self, item: Object, book: Protector) -> Mapping[str, Any]:
         return status(book, item.get("status"))
@@ -118,7 +123,7 @@ class ProtectorWriter(LedgerWriter[Protector]):
         except NotFound:
             judged = _UNMATCHED
         except _CannotRead as changed:  # denied, as if the watch showed it already: failurePolicy might allow it
-            judged, rejected = _unreadable(str(Unreadable(*budget, str(changed)))), True
+            judged, rejected = _unreadable(changed.which), True
         finally:
             self._metrics.retries.observe(max(0, self._own.tries.pop(request.id, 1) - 1))
             labels = (request.cell, _kind(request.eviction), str(rejected).lower())
@@ -211,8 +216,8 @@ class CellWebhook:
 
     def _without_asking(self, found: Pod, selecting: Sequence[Protector]) -> Judgement | None:
         """The answer where no protector is asked: one can't be read, or none selects the pod."""
-        if reason := self._protectors.unreadable(found.namespace):
-            return _unreadable(reason)
+        if which := self._protectors.unreadable(found.namespace):
+            return _unreadable(which)
         return None if selecting else _UNMATCHED
 
     async def _denied_by_others(self, request: AdmissionRequest, until: float) -> Answer | None:
@@ -245,8 +250,13 @@ async def unknown_cell(request: AdmissionRequest) -> Answer:
     raise NotAnAdmissionReview(f"{request}: guard doesn't know this cell")
 
 
-def _unreadable(reason: str) -> Judgement:
-    return Judgement(deny(BAD_REQUEST, f"{reason}: it may select this pod"), "Rejected")
+def _unreadable(which: Unreadable) -> Judgement:
+    """`kubectl drain` gives up on 400, and retries 429: what guard corrects by itself is worth waiting for.
+
+    Without a Retry-After, by which clients would wait in silence, and a controller with all of its workers.
+    """
+    code = TOO_MANY_REQUESTS if which.status else BAD_REQUEST
+    return Judgement(deny(code, f"{which}: it may select this pod"), "Rejected")
 
 
 def _kind(eviction: bool) -> str:
