@@ -480,6 +480,28 @@ def test_a_deletion_that_was_seen_goes_with_the_pod() -> None:
     run(test)
 
 
+@pytest.mark.parametrize(("reason", "left"), [("EvictionByEvictionAPI", []), ("PreemptionByScheduler", ["uid-x"])])
+def test_an_eviction_is_over_where_the_pod_says_that_it_was_evicted(reason: str, left: list[str]) -> None:
+    """Also when the pod is gone, and the next one is there. Another end leaves the eviction for a minute."""
+
+    async def test(world: World) -> None:
+        put(world.api, protector(cells={"a": counted(2, bucket("uid-x", "eviction-r", name="x"))}), pod("x"), pod("y"))
+        await world.see()
+        going = pod("x", deletionTimestamp="1970-01-01T00:00:00Z")
+        going["status"]["conditions"].append({"type": "DisruptionTarget", "status": "True", "reason": reason})
+        put(world.api, going)
+        await world.see_pods()
+        put(world.api, pod("x", uid="next"))
+        await world.see_pods()
+        await world.look()
+        assert (world.counts(), uids(world.api, "a")) == ((2, 2), left)
+        world.now += 60
+        await world.look()
+        assert uids(world.api, "a") == []
+
+    run(test)
+
+
 def test_a_pod_that_a_restored_etcd_brings_back_is_counted_again() -> None:
     """Struck off because the API said that it was gone, it is there again, with its UID, in the backup of a moment
     before: ten minutes later no cache that lags can be the reason.

@@ -28,6 +28,7 @@ from upgrader.in_cluster.guard.roles.young_pods import YoungPods
 from upgrader.in_cluster.guard.runtime.metrics import Metrics
 from upgrader.in_cluster.guard.runtime.protector_metrics import ProtectorMetrics
 
+OWNED = [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-1", "uid": "r", "controller": True}]
 RESOURCE = {"group": "", "version": "v1", "resource": "pods"}
 
 
@@ -186,12 +187,14 @@ def test_a_dry_run_writes_nothing() -> None:
     ("there", "told"),
     [
         (pod("x", labels={"app": "other"}), pod("x", namespace="shop", labels={"app": "other"})),
-        (ended(pod("x")), ended(pod("x", namespace="shop"))),
-        (pod("x"), pod("x", namespace="shop", deletionTimestamp="1970-01-01T00:00:00Z")),
+        (ended(pod("x", ownerReferences=OWNED)), ended(pod("x", namespace="shop", ownerReferences=OWNED))),
+        (pod("x"), pod("x", namespace="shop", ownerReferences=OWNED, deletionTimestamp="1970-01-01T00:00:00Z")),
     ],
 )
 def test_what_needs_nobodys_word(there: dict[str, Any], told: dict[str, Any]) -> None:
-    """No protector selects it, it has ended, or it terminates: the API isn't asked. By eviction only for the pod."""
+    """No protector selects it, it has ended, or it terminates: the API isn't asked. By eviction only for the pod, whose
+    name doesn't come again.
+    """
 
     async def test(world: World) -> None:
         await world.begin(protector(2, cells={"a": counted(2)}), there)
@@ -201,6 +204,30 @@ def test_what_needs_nobodys_word(there: dict[str, Any], told: dict[str, Any]) ->
         world.api.calls.clear()
         assert (await world.ask(eviction("x"))).allowed
         assert world.api.calls == [f"get {PODS.path('shop', 'x')}"]
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    "going", [ended(pod("x")), pod("x", deletionTimestamp="1970-01-01T00:00:00Z")], ids=["ended", "terminates"]
+)
+def test_an_eviction_of_a_pod_that_goes_anyway_takes_a_place(going: dict[str, Any]) -> None:
+    """It may delete the next pod of the name, unless it is of this UID. It is allowed at the minimum, too, and a
+    PodProtector that can't be read, and lets no other pod go, doesn't refuse it.
+    """
+
+    async def test(world: World) -> None:
+        await world.begin(protector(2, cells={"a": counted(2)}), going, pod("y"))
+        bound = {"metadata": {"name": "x"}, "deleteOptions": {"preconditions": {"uid": "uid-x"}}}
+        assert (await world.ask(eviction("x", "1", object=bound))).allowed
+        assert uids(world.api, "a") == []
+        assert (await world.ask(eviction("x", "2"))).allowed
+        (cell,) = stored(world.api)["status"]["cells"]
+        assert cell["admissionHistory"]["buckets"][0]["requests"] == ["", "eviction-2"]
+        put(world.api, protector(0, "broken", minAvailable="1"))
+        await see(world.cache)
+        assert (await world.ask(eviction("x", "3"))).allowed
+        assert not (await world.ask(eviction("y", "4"))).allowed
 
     run(test)
 

@@ -27,6 +27,7 @@ __all__ = [
     "allow",
     "deny",
     "names_an_object",
+    "names_one_pod",
     "parse",
     "review",
     "unmet_precondition",
@@ -42,6 +43,7 @@ _REASONS = {
     CONFLICT: "Conflict",
     TOO_MANY_REQUESTS: "TooManyRequests",
 }
+_PRECONDITIONS = {"uid": "UID", "resourceVersion": "resourceVersion"}
 _OPERATIONS = ("CREATE", "UPDATE", "DELETE", "CONNECT")
 _LONGEST_WARNING = 256  # the API server cuts what is longer
 _LONGEST_MESSAGE = 2048
@@ -190,15 +192,23 @@ def unmet_precondition(request: AdmissionRequest, item: Mapping[str, Any]) -> st
     resourceVersion back that it had before; but one that it is going to have can be guessed. So it has to be refused at
     once. Before a deletion, the API server looks first.
     """
+    for key, value in _preconditions(request).items():
+        if value != item["metadata"].get(key):
+            return f"the {_PRECONDITIONS[key]} {_one_line(value[:_MOST_UID])}"
+    return ""
+
+
+def names_one_pod(request: AdmissionRequest) -> bool:
+    """Whether an eviction can't delete another pod of the name, as its preconditions name this one."""
+    return bool(_preconditions(request))
+
+
+def _preconditions(request: AdmissionRequest) -> Mapping[str, str]:
     options = (request.object or {}).get("deleteOptions") if request.subresource == "eviction" else None
     wanted = options.get("preconditions") if isinstance(options, dict) else None
     if not isinstance(wanted, dict):
-        return ""
-    for key, name in (("uid", "UID"), ("resourceVersion", "resourceVersion")):
-        value = wanted.get(key)
-        if isinstance(value, str) and value != item["metadata"].get(key):
-            return f"the {name} {_one_line(value[:_MOST_UID])}"
-    return ""
+        return {}
+    return {key: value for key in _PRECONDITIONS if isinstance(value := wanted.get(key), str)}
 
 
 def _mapping(parent: Mapping[str, Any], key: str) -> Mapping[str, Any] | None:

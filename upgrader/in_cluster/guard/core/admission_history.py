@@ -5,7 +5,7 @@ forgotten, so the sum of all counters stays the same: a bucket that counted less
 UIDs, a second request for the same pod would take a second place, and no pod could be struck off as it goes.
 
 An eviction is of a name: one that hangs may delete the next pod of that name. So its pod keeps its own bucket before
-all others.
+all others; and where there are too many, the bucket of many says that evictions are among them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Bucket:
     """Deletions that were allowed from `start` to `end`: one of the pod `uid`, or `counter` of many.
 
     `requests`: the admission requests that a single pod was allowed to; of many pods, the one that the last of them was
-    put to them for. `uids`: of many pods, as far as they are known.
+    put to them for, and `OF_EVICTIONS` where one of them was evicted. `uids`: of many pods, as far as they are known.
     """
 
     start: float
@@ -61,10 +61,10 @@ class Bucket:
 
     @property
     def may_hang(self) -> bool:
-        """Whether an eviction may be left when the pod is gone, which deletes whatever pod has the name by then.
-        Deletions are of a UID: the API server asks about one that takes effect at once twice.
+        """Whether an eviction may be left when one has deleted the pod, which deletes whatever pod has the name by
+        then. Deletions are of a UID: the API server asks about one that takes effect at once twice.
         """
-        return self.evicted and len(self.requests) > 1 and bool(self.uid)
+        return self.evicted and (len(self.requests) > 1 or not self.uid)
 
     @property
     def unknown(self) -> int:
@@ -134,7 +134,9 @@ def compacted(buckets: Iterable[Bucket], threshold: int, request: str = "") -> t
         old += singles[:excess]
         uids = sorted(uid for b in old for uid in b.known)
         start, end = min(b.start for b in old), max(b.last for b in old)
-        requests = frozenset({request} - {""})
+        requests = frozenset({request.removeprefix(OF_EVICTIONS)} - {""})
+        if any(b.evicted for b in old):
+            requests |= {OF_EVICTIONS}
         old = [Bucket(start, end=end, counter=total(old), requests=requests, uids=frozenset(uids[:_MOST_UIDS]))]
     return (*old, *singles[excess:])
 
@@ -147,7 +149,7 @@ def reserved(buckets: tuple[Bucket, ...], uid: str, name: str, request: str, now
     of a bucket of many gets its own bucket.
     """
     if not any(b.uid == uid for b in buckets):
-        nameless = {""} if any(uid in b.uids for b in buckets) else set[str]()
+        nameless = {OF_EVICTIONS if b.evicted else "" for b in buckets if uid in b.uids}
         return (*without(buckets, {uid}), Bucket(now, uid, name, requests=frozenset({request, *nameless})))
     return tuple(replace(b, requests=_with(b.requests, request)) if b.uid == uid else b for b in buckets)
 

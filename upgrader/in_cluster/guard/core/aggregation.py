@@ -1,9 +1,10 @@
 """What an aggregator writes about its cell: how many pods there are, and which deletions it has seen.
 
 Counts and buckets change in one write: a bucket goes when its pod no longer counts, or when it is certain that it won't
-go. A pod that was seen to terminate doesn't count. If an eviction wasn't the only request that was allowed for it, it
-may hang in another webhook until the next pod of that name is there, as of a StatefulSet, which it then deletes: so its
-bucket stays for the minute as well. A UID that this cache never saw, or that has stayed for a minute, is read from the
+go. A pod that was seen to terminate doesn't count. If its eviction isn't what has deleted it, as a pod that has failed
+goes without one, or isn't the only request that was allowed for it, the eviction may hang in another webhook until the
+next pod of that name is there, as of a StatefulSet, which it then deletes: so its bucket stays for the minute as well.
+A UID that this cache never saw, or that has stayed for a minute, is read from the
 API first, as the cache may lag or another webhook may have refused the deletion. Where nothing but the number of pods
 is known, it goes once this process has known it unchanged for a minute, and has counted what the API itself lists then:
 that a watch says nothing doesn't mean that nothing has happened. No two processes' clocks are compared: a webhook may
@@ -40,9 +41,10 @@ class Seen:
     """What an aggregator knows of its cell.
 
     `pods`: its cache, by UID, or `listed`: what the API has just listed. `gone`: UIDs that were deleted while it
-    watched. `read`: what the API said of UIDs that it was asked about since the last aggregation, None for none with
-    that UID. `allowed_for`: for how many seconds this process has known each UID in a bucket, and "" for pods without a
-    UID. `ready_for`: how many seconds ago it saw pods become Ready. `last_event`: up to when the cell is known.
+    watched, `evicted`: those of them that an eviction has deleted. `read`: what the API said of UIDs that it was asked
+    about since the last aggregation, None for none with that UID. `allowed_for`: for how many seconds this process has
+    known each UID in a bucket, and "" for pods without a UID. `ready_for`: how many seconds ago it saw pods become
+    Ready. `last_event`: up to when the cell is known.
     """
 
     pods: Mapping[str, Pod]
@@ -52,6 +54,7 @@ class Seen:
     allowed_for: Mapping[str, float] = field(default_factory=dict)
     ready_for: Mapping[str, float] = field(default_factory=dict)
     listed: bool = False
+    evicted: Collection[str] = ()
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,12 @@ def aggregate(protector: Protector, cell_name: str, seen: Seen, now: float) -> A
     # A webhook may have recorded a deletion in a cell before it was first counted.
     is_first = protector.is_uncounted(cell) or (cell.last_event is None and not cell.counted_by)
     allowed = sorted(uid for bucket in cell.buckets for uid in bucket.known)
-    hanging = {bucket.uid for bucket in cell.buckets if bucket.may_hang and not _old(bucket.uid, seen)}
+    hanging = {
+        uid
+        for bucket in cell.buckets
+        for uid in bucket.known
+        if (bucket.may_hang or (bucket.evicted and not _evicted(uid, seen))) and not _old(uid, seen)
+    }
     settled = {uid for uid in allowed if uid not in hanging and _settled(uid, seen)}
     to_read = [
         uid
@@ -118,6 +126,12 @@ def _went(uid: str, seen: Seen) -> bool:
         return True
     found = (seen.pods.get(uid), read.get(uid))
     return any(each is not None and (each.terminating or each.finished) for each in found)
+
+
+def _evicted(uid: str, seen: Seen) -> bool:
+    """Whether an eviction is known to have deleted the pod, or to be about to. Kubernetes says so since 1.26."""
+    found = (seen.pods.get(uid), (seen.read or {}).get(uid))
+    return uid in seen.evicted or any(each is not None and each.evicted for each in found)
 
 
 def _doubtful(uid: str, seen: Seen) -> bool:

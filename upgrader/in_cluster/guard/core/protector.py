@@ -27,6 +27,7 @@ from upgrader.in_cluster.guard.core.admission import (
     allow,
     deny,
     names_an_object,
+    names_one_pod,
 )
 from upgrader.in_cluster.guard.core.admission_history import (
     OF_EVICTIONS,
@@ -185,8 +186,10 @@ class Protector:
     def reserve(self, request: Request, now: float) -> Protector:
         """The protector with this deletion written down in the request's cell."""
         assert isinstance(request, ProtectorRequest)
-        cell = self.cell(request.cell)
-        buckets = reserved(cell.buckets, request.pod.uid, request.pod.name, request.id, now)
+        cell, pod = self.cell(request.cell), request.pod
+        buckets = cell.buckets
+        for each in ("", request.id) if pod.goes_anyway else (request.id,):  # "": what it goes by
+            buckets = reserved(buckets, pod.uid, pod.name, each, now)
         kept = compacted(buckets, self.tuning.compact_threshold, request.id)
         return self.with_cell(replace(cell, buckets=kept))
 
@@ -206,6 +209,11 @@ class ProtectorRequest(Request):
     cell: str = ""
     eviction: bool = False
     criterion: str = "Available"
+
+    @property
+    def may_hang(self) -> bool:
+        """Whether it may delete another pod of the name, when this one is gone."""
+        return self.id.startswith(OF_EVICTIONS)
 
 
 def misdirected(request: AdmissionRequest) -> Answer | None:
@@ -239,7 +247,7 @@ def request_for(request: AdmissionRequest, subject: Pod, cell: str) -> Protector
     own = (request.object or {}).get("metadata") if request.subresource == "eviction" else None
     annotations = own.get("annotations") if isinstance(own, dict) else None
     asked = annotations.get(HEALTH_CRITERION) if isinstance(annotations, dict) else None
-    evicts_a_name = request.subresource == "eviction" and subject.name_returns
+    evicts_a_name = request.subresource == "eviction" and subject.name_returns and not names_one_pod(request)
     return ProtectorRequest(
         id=f"{OF_EVICTIONS}{request.uid}" if evicts_a_name else request.uid,
         pod=subject,
@@ -250,14 +258,17 @@ def request_for(request: AdmissionRequest, subject: Pod, cell: str) -> Protector
     )
 
 
-def lost_already(subject: Pod, *, eviction: bool) -> Judgement | None:
-    """The answer about a pod that certainly isn't counted when it goes; None for any other.
+def lost_already(subject: Pod, *, eviction: bool, may_hang: bool = False) -> Judgement | None:
+    """The answer about a pod that certainly isn't counted when it goes; None for any other, and for an eviction that
+    may hang: it may delete the next pod of the name, which counts.
 
     A pod that has ended (Succeeded, Failed) doesn't become Ready again, although its condition may still say Ready: who
     ends a pod without its kubelet, such as the garbage collector of pods, only writes the phase. A pod that isn't Ready
     may become Ready. If it does before it is deleted, the API server asks again. Before an eviction, the API server
     reads the pod only after it has asked. By the criterion Running or Scheduled, a pod that isn't Ready counts.
     """
+    if subject.goes_anyway and may_hang:
+        return None
     if subject.terminating:
         return Judgement(allow(), "AlreadyTerminating")
     counts = subject.annotations.get(HEALTH_CRITERION) in _OF_UNREADY
@@ -271,16 +282,17 @@ def judge(request: Request, protector: Protector) -> Judgement:
 
     No clock decides: a Ready pod isn't available where the count says that it wasn't counted as such. It may go
     whatever there is, and is reserved all the same, as it may be counted before it is seen to go. So is a pod that
-    isn't Ready, if it is evicted or its criterion counts it, and one that only counts.
+    isn't Ready, if it is evicted or its criterion counts it, one that only counts, and one that goes anyway, whose
+    eviction may delete the next pod of its name.
     """
     assert isinstance(request, ProtectorRequest)
     subject = request.pod
-    if lost := lost_already(subject, eviction=request.eviction):
+    if lost := lost_already(subject, eviction=request.eviction, may_hang=request.may_hang):
         return lost
     if not protector.selector.matches(subject.labels):
         return Judgement(allow(), "Unmatched", reserves=protector.aggregation.matches(subject.labels))
-    if subject.ready_since is None:
-        return Judgement(allow(), "AlreadyUnready", reserves=True)
+    if subject.ready_since is None or subject.goes_anyway:
+        return Judgement(allow(), "AlreadyTerminating" if subject.terminating else "AlreadyUnready", reserves=True)
     if subject.uid in protector.cell(request.cell).young:
         return Judgement(allow(), "AlreadyUnhealthy", reserves=True)
     if FORCE_DELETE in subject.annotations:

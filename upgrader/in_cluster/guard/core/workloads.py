@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -57,7 +56,8 @@ class Pod:
     condition doesn't say since when: then it hasn't been Ready for any time.
 
     `containers_ready`: no container that the kubelet reports is unready. `finished`: Succeeded or Failed. `stuck`: it
-    won't get ready by itself soon, as it has failed, has no node, or a container that doesn't start.
+    won't get ready by itself soon, as it has failed, has no node, or a container that doesn't start. `evicted`: the API
+    server has carried out an eviction, which it writes down just before it deletes the pod.
     """
 
     namespace: str
@@ -77,6 +77,7 @@ class Pod:
     ready_since: float | None = None
     terminating: bool = False
     stuck: bool = False
+    evicted: bool = False
 
     @property
     def revision(self) -> str:
@@ -158,7 +159,7 @@ def pod(item: Mapping[str, Any]) -> Pod:
         owner_kind=owner.get("kind", ""),
         owner_name=owner.get("name", ""),
         owner_uid=owner.get("uid", ""),
-        owner_group=sys.intern(str(owner.get("apiVersion") or "").rpartition("/")[0]),
+        owner_group=str(owner.get("apiVersion") or "").rpartition("/")[0],
         node=spec.get("nodeName") or "",
         ip=status.get("podIP") or "",
         phase=status.get("phase") or "",
@@ -169,7 +170,12 @@ def pod(item: Mapping[str, Any]) -> Pod:
         stuck=status.get("phase") == "Failed"
         or conditions.get("PodScheduled", {}).get("status") == "False"
         or any(map(_does_not_start, _containers(status))),
+        evicted=_evicted(conditions.get("DisruptionTarget", {})),
     )
+
+
+def _evicted(disrupted: Mapping[str, Any]) -> bool:
+    return disrupted.get("status") == "True" and disrupted.get("reason") == "EvictionByEvictionAPI"
 
 
 def _containers(status: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

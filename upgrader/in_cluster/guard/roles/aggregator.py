@@ -283,14 +283,16 @@ class Aggregator:
         left = {uid: None for uid in (*allowed_for, *pods) if self._left.get(uid, since) > since}
         for uid in protector.cell(self._cell).young & pods.keys():
             self._became_ready.setdefault(uid, now)  # the previous leader saw it
+        gone = self._pods.gone
         seen = Seen(
             pods,
             self._pods.last_event(),
-            self._pods.gone,
+            gone,
             {**read, **left},
             allowed_for,
             {uid: now - at for uid in pods if (at := self._became_ready.get(uid)) is not None},
             listed is not None,
+            [uid for uid in allowed_for if gone.get(uid)],
         )
         return aggregate(protector, self._cell, seen, self._now())
 

@@ -39,7 +39,7 @@ class PodsOfCell:
         """`labels`: a selector of the pods to watch; "": all pods."""
         self._changed, self._now = changed, now
         self._pods: dict[str, LabelIndex[Pod]] = {}
-        self._gone: OrderedDict[str, None] = OrderedDict()
+        self._gone: OrderedDict[str, bool] = OrderedDict()
         self.informers = tuple(
             Informer(api, PODS, each, labels=labels, keep=counted_pod) for each in namespaces or [""]
         )
@@ -47,8 +47,8 @@ class PodsOfCell:
             informer.tell(self._set)
 
     @property
-    def gone(self) -> Mapping[str, None]:
-        """UIDs of pods that were deleted while they were watched."""
+    def gone(self) -> Mapping[str, bool]:
+        """UIDs of pods that were deleted while they were watched, and whether an eviction was seen to do that."""
         return self._gone
 
     def of(self, namespace: str) -> Mapping[str, Pod]:
@@ -71,7 +71,7 @@ class PodsOfCell:
         there = self._pods.setdefault(found.namespace, LabelIndex())
         if old is not None and (new is None or new.uid != old.uid):
             there.drop(old.uid)
-            self._gone[old.uid] = None
+            self._gone[old.uid] = old.evicted
             if len(self._gone) > _MOST_GONE:
                 self._gone.popitem(last=False)
         if new is not None:

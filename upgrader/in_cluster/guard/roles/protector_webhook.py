@@ -191,7 +191,8 @@ class CellWebhook:
         if item is not None and (unmet := unmet_precondition(request, item)):
             return Judgement(self._missing(request, name, unmet, CONFLICT), "NotFound")
         self._is_right = self._is_right or told is not None  # no two clusters have a pod of the same UID
-        if judged := lost_already(found, eviction=told is None):
+        asked = request_for(request, found, self._cell)
+        if judged := lost_already(found, eviction=asked.eviction, may_hang=asked.may_hang):
             return judged
         if told is None or told.labels != found.labels:
             selecting = self._selecting(found)
@@ -199,7 +200,6 @@ class CellWebhook:
             return judged
         if told is None and (denied := await self._denied_by_others(request, until)):
             return Judgement(denied, "Rejected")
-        asked = request_for(request, found, self._cell)
         budgets = [(p.namespace, p.name) for p in sorted(selecting, key=str)]
         judgements = await all_agree([(self._writer, each, asked) for each in budgets], until - self._clock())
         if refused := refusal(judgements):
@@ -215,8 +215,10 @@ class CellWebhook:
         return [p for p in self._protectors.possible(found.namespace, found.labels) if p.concerns(found.labels)]
 
     def _without_asking(self, found: Pod, selecting: Sequence[Protector]) -> Judgement | None:
-        """The answer where no protector is asked: one can't be read, or none selects the pod."""
-        if which := self._protectors.unreadable(found.namespace):
+        """The answer where no protector is asked: one can't be read, or none selects the pod. One that can't be read
+        has no say about a pod that goes anyway: as long as it can't, it lets none go in place of the next pod.
+        """
+        if (which := self._protectors.unreadable(found.namespace)) and not found.goes_anyway:
             return _unreadable(which)
         return None if selecting else _UNMATCHED
 

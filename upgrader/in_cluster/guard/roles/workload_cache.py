@@ -100,6 +100,7 @@ def _kept_pod(item: dict[str, Any]) -> Pod:
         owner_kind=sys.intern(found.owner_kind),
         owner_name=sys.intern(found.owner_name),
         owner_uid=sys.intern(found.owner_uid),
+        owner_group=sys.intern(found.owner_group),
         node=sys.intern(found.node),
         phase=sys.intern(found.phase),
     )

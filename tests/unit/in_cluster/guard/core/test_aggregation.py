@@ -178,6 +178,7 @@ def test_the_last_events_time_never_goes_back() -> None:
     ("requests", "hangs"),
     [
         ({"eviction-r"}, False),
+        ({"eviction-"}, False),
         ({"eviction-r", "eviction-s"}, True),
         ({"eviction-r", "s"}, True),
         ({"", "eviction-r"}, True),
@@ -189,9 +190,22 @@ def test_the_last_events_time_never_goes_back() -> None:
 def test_of_two_requests_for_a_pod_one_may_take_the_next_pod_of_its_name(requests: set[str], hangs: bool) -> None:
     """An eviction is of a name. Another request has deleted the pod of a StatefulSet or an operator, and the eviction
     may hang in a slow webhook until the next pod of that name is Ready, and delete that: the place is kept for it, for
-    a minute. Two deletions are of the UID; the API server asks twice about a single one that takes effect at once.
+    a minute. A single eviction may as well, unless it is seen to have deleted the pod. Two deletions are of the UID;
+    the API server asks twice about a single one that takes effect at once.
     """
     bucket = Bucket(1.0, "former", "db-primary", requests=frozenset(requests))
     for pods in ([_pod("db-1")], [_pod("db-0"), _pod("db-1")]):
-        assert _count(pods, bucket, gone={"former"}).cell.buckets == ((bucket,) if hangs else ())
-        assert _count(pods, bucket, gone={"former"}, allowed_for={"former": 60.0}).cell.buckets == ()
+        known = _count(pods, bucket, evicted={"former"}, gone={"former"})
+        assert known.cell.buckets == ((bucket,) if hangs else ())
+        assert _count(pods, bucket, gone={"former"}).cell.buckets == ((bucket,) if bucket.evicted else ())
+        assert _count(pods, bucket, allowed_for={"former": 60.0}, gone={"former"}).cell.buckets == ()
+
+
+@pytest.mark.parametrize("where", ["cached", "read"])
+def test_what_an_eviction_writes_into_the_pod_tells_that_it_is_over(where: str) -> None:
+    """The pod terminates, and says why: no other eviction was recorded."""
+    bucket, former = Bucket(1.0, "db-0", "db-0", requests=frozenset({"eviction-r"})), _pod("db-0", terminating=True)
+    for evicted in (True, False):
+        found = replace(former, evicted=evicted)
+        seen = _count([found], bucket) if where == "cached" else _count([], bucket, read={"db-0": found})
+        assert seen.cell.buckets == (() if evicted else (bucket,))
