@@ -702,6 +702,33 @@ def test_whoever_begins_to_lead_lists_the_pods() -> None:
     run(test)
 
 
+def test_a_namespace_that_cannot_be_listed_leaves_the_others_counted() -> None:
+    """Its administrator has deleted guard's RoleBinding: that is no reason to count the pods of no other one."""
+
+    class Refusing(FakeApi):
+        async def page(self, resource: Any, namespace: str, *args: Any, **kwargs: Any) -> Any:
+            if namespace == "lab":
+                raise ApiRefused("pods is forbidden", 403)
+            return await super().page(resource, namespace, *args, **kwargs)
+
+    async def test() -> None:
+        api, metrics = Refusing(), ProtectorMetrics(Metrics())
+        cache = ProtectorCache(api, ["lab", "shop"], Tuning())
+        role = Aggregator(api, api, cache, "a", ["lab", "shop"], Sure(api, "ops", "guard", "me"), metrics)
+        put(api, protector(), pod("x"))
+        tasks = [asyncio.ensure_future(i.run()) for i in cache.informers]
+        tasks.append(asyncio.ensure_future(role.run()))
+        async with asyncio.timeout(5):
+            while "status" not in stored(api):
+                await asyncio.sleep(0.001)
+        assert (cache.why_not("lab"), cache.why_not("shop")) == ("podprotectors in lab: not listed yet", "")
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    asyncio.run(test())
+
+
 def test_who_leads_again_does_not_know_how_long_pods_have_been_ready() -> None:
     """It saw the pod become Ready when it led before; nobody saw it fail and become Ready again since."""
 

@@ -309,6 +309,27 @@ def test_who_may_not_lead_writes_nothing() -> None:
     run(test)
 
 
+def test_a_namespace_that_cannot_be_listed_leaves_the_others_protected() -> None:
+    """Its administrator has deleted guard's RoleBinding: Deployments of others get their PodProtectors."""
+
+    async def test(world: World) -> None:
+        world.put(deployment())
+        cache = ProtectorCache(world.api, ["lab", "shop"], Tuning())
+        protect = Selector.parse("podseidon.kubewharf.io/protect=true")
+        metrics = ProtectorMetrics(Metrics())
+        role = Generator(world.api, cache, ["lab", "shop"], protect, world.leadership, metrics)
+        here = (cache.followed["shop"], role._informers["shop"])
+        tasks = [asyncio.ensure_future(each) for each in (role.run(), *(informer.run() for informer in here))]
+        async with asyncio.timeout(5):
+            while MADE not in world.api.objects:
+                await asyncio.sleep(0.001)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    run(test)
+
+
 def test_changes_are_looked_at_by_whoever_leads() -> None:
     """All Deployments at first, and protectors that have lost theirs."""
 

@@ -12,7 +12,7 @@ from tests.unit.in_cluster.guard.fake_api import FakeApi
 from upgrader.in_cluster.guard.guard_errors import AnswerTooLarge, ApiAway, ApiRefused, VersionGone
 from upgrader.in_cluster.guard.runtime import listing as module
 from upgrader.in_cluster.guard.runtime.backoff import Backoff
-from upgrader.in_cluster.guard.runtime.informer import Informer, whole
+from upgrader.in_cluster.guard.runtime.informer import Informer, unlisted, whole
 from upgrader.in_cluster.guard.runtime.resource import Object, Resource
 
 PODS = Resource("v1", "pods")
@@ -368,3 +368,31 @@ def test_nothing_is_known_before_the_first_list() -> None:
         assert Informer(FakeApi(), PODS, keep=whole).silent_seconds() == float("inf")
 
     asyncio.run(run())
+
+
+def test_a_namespace_that_refuses_guard_keeps_no_replica_from_being_ready() -> None:
+    """Its administrator has deleted guard's RoleBinding there: a replica that starts is ready for the others. It isn't
+    where none can be listed, as guard has no rights at all, and where one can't be reached.
+    """
+
+    async def test() -> None:
+        api = FakeApi()
+        here, there = (Informer(api, PODS, each, keep=whole, backoff=Backoff(9, 9)) for each in ("shop", "lab"))
+
+        async def begin(informer: Informer[Any], error: Exception | None) -> None:
+            api.next_answer("page", error)
+            task = asyncio.create_task(informer.run())
+            await asyncio.sleep(0.01)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+        await begin(there, ApiRefused("pods is forbidden", 403))
+        assert unlisted([here, there]) == [here, there]
+        await begin(here, None)
+        assert unlisted([here, there]) == []
+        await begin(there, ApiAway("no answer"))
+        assert unlisted([here, there]) == [there]
+        await begin(there, None)
+        assert unlisted([here, there]) == [] and not there.refused
+
+    asyncio.run(test())

@@ -511,6 +511,21 @@ def test_a_protector_that_cannot_be_read_protects_all_pods_of_its_namespace(spec
     run(test)
 
 
+def test_a_namespace_that_cannot_be_listed_locks_no_other_one() -> None:
+    """Its administrator has deleted guard's RoleBinding. There, nothing is known, and the failurePolicy decides."""
+
+    async def test(world: World) -> None:
+        put(world.api, protector(1, cells={"a": counted(3)}), pod("x"))
+        cache = ProtectorCache(world.api, ["lab", "shop"], Tuning())
+        await cache.followed["shop"]._list()
+        world.webhook._protectors = cache
+        assert (await world.ask(deletion("x"))).allowed
+        with pytest.raises(ApiAway, match="podprotectors in lab: not listed yet"):
+            await world.ask(deletion("z", namespace="lab", oldObject=pod("z", namespace="lab")))
+
+    run(test)
+
+
 @pytest.mark.parametrize("ask", [deletion, eviction])
 @pytest.mark.parametrize(
     ("changed", "code"),

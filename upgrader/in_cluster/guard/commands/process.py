@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import uuid
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -34,7 +34,7 @@ from upgrader.in_cluster.guard.runtime.certificate_renewal import Wanted
 from upgrader.in_cluster.guard.runtime.certificate_secret import CertificateSecret
 from upgrader.in_cluster.guard.runtime.connection import Connection
 from upgrader.in_cluster.guard.runtime.http_servers import ServedCertificate, listening
-from upgrader.in_cluster.guard.runtime.informer import Informer, whole
+from upgrader.in_cluster.guard.runtime.informer import Informer, unlisted, whole
 from upgrader.in_cluster.guard.runtime.leadership import Leadership
 from upgrader.in_cluster.guard.runtime.metrics import Metrics
 from upgrader.in_cluster.guard.runtime.pod_calls import PodCalls
@@ -57,10 +57,16 @@ class _Parts:
     running: list[Awaitable[None]] = field(default_factory=list)
     questions: dict[str, Question] = field(default_factory=dict)
 
-    def follow(self, informer: Informer[Any]) -> None:
-        """Add a cache: the process is ready only after its first list."""
-        self.running.append(informer.run())
-        self.questions[f"cache of {informer.name}"] = lambda: "" if informer.synced.is_set() else "not listed yet"
+    def follow(self, informers: Iterable[Informer[Any]]) -> None:
+        """Add the caches of one kind, each of a namespace: the process is ready only after their first lists."""
+        all_of_a_kind = list(informers)
+        for informer in all_of_a_kind:
+            self.running.append(informer.run())
+            self.questions[f"cache of {informer.name}"] = partial(_not_listed, informer, all_of_a_kind)
+
+
+def _not_listed(which: Informer[Any], all_of_a_kind: Sequence[Informer[Any]]) -> str:
+    return "not listed yet" if which in unlisted(all_of_a_kind) else ""
 
 
 async def serve(settings: Settings, connection: Connection, namespace: str, stop: asyncio.Event) -> None:
@@ -80,8 +86,8 @@ async def serve(settings: Settings, connection: Connection, namespace: str, stop
         webhooks = OwnWebhooks(tuple(configurations.values()))
         others = webhooks.while_called(zone_budgets.EVICTION_PATH, budgets.refusal) if budgets else None
         protector = await protector_parts(api, settings, lead, metrics, servers, others)
-        for informer in protector.informers:
-            parts.follow(informer)
+        for of_a_kind in protector.informers:
+            parts.follow(of_a_kind)
         parts.running += protector.running
         if "webhook" in settings.roles:
             served = _certificates(api, settings, namespace, metrics, parts, configurations)
@@ -113,7 +119,7 @@ async def serve(settings: Settings, connection: Connection, namespace: str, stop
         if "ingress" in settings.roles:
             ingress = ingress_role(api, settings, namespace, lead, metrics, run_lease)
             for informer in ingress.informers:
-                parts.follow(informer)
+                parts.follow([informer])
             parts.running.append(ingress.run())
         port = await servers.enter_async_context(listening(status_app(parts.questions, metrics), settings.port))
         LOG.info("started", extra={"port": port, "tls_port": tls_port, "roles": settings.roles, "namespace": namespace})
@@ -170,9 +176,8 @@ def _rollouts(
         budgets=budgets,
         holds=holds,
     )
-    for cache in rollouts.caches.values():
-        for informer in cache.informers:
-            parts.follow(informer)
+    for informers in zip(*(cache.informers for cache in rollouts.caches.values()), strict=True):
+        parts.follow(informers)
     # Rollouts work without it, for example with rollout-operator's Role, which doesn't allow listing Leases.
     parts.running += [downscales.leases.run(), rollouts.run()]
 
@@ -209,7 +214,7 @@ def _certificates(
         for informer in informers.values():
             informer.tell(keeper.webhooks_changed)
             informer.tell(lambda *_: metrics.webhooks(_policies(informers)))
-            parts.follow(informer)
+            parts.follow([informer])
     return served
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,10 +31,10 @@ _SHARE = 0.8
 
 @dataclass
 class ProtectorParts:
-    """What answers, by path; what has to be known before anything is ready; what runs."""
+    """What answers, by path; what has to be known before anything is ready, by kind; what runs."""
 
     paths: dict[str, Decide] = field(default_factory=dict)
-    informers: list[Informer[Any]] = field(default_factory=list)
+    informers: list[Sequence[Informer[Any]]] = field(default_factory=list)
     running: list[Awaitable[None]] = field(default_factory=list)
 
 
@@ -63,7 +63,7 @@ async def protector_parts(
     core = await api_of(own.core)
     cache = ProtectorCache(core, own.namespaces, own.defaults)
     counted.unreadable.set_function(lambda: cache.unreadable_count)
-    parts.informers += cache.informers
+    parts.informers.append(cache.informers)
     if answers:
         kept = NewestProtectors(cache), YoungPods(cache), SilentCells(cache)
         writer = ProtectorWriter(core, cache, counted, *kept)
@@ -76,7 +76,7 @@ async def protector_parts(
         parts.paths[f"{own.prefix}/{{cell}}"] = unknown_cell
     if "generator" in settings.roles:
         generator = Generator(core, cache, own.namespaces, own.protected, lead("guard-generator"), counted)
-        parts.informers += generator.deployments
+        parts.informers.append(generator.deployments)
         parts.running.append(generator.run())
     if "aggregator" in settings.roles:
         election = lead("guard-aggregator")

@@ -30,7 +30,7 @@ from upgrader.in_cluster.guard.roles.pods_of_cell import PODS, PodsOfCell, count
 from upgrader.in_cluster.guard.roles.protector_cache import POD_PROTECTORS, ProtectorCache
 from upgrader.in_cluster.guard.runtime.api_client import Api
 from upgrader.in_cluster.guard.runtime.backoff import Backoff
-from upgrader.in_cluster.guard.runtime.informer import Key
+from upgrader.in_cluster.guard.runtime.informer import Informer, Key
 from upgrader.in_cluster.guard.runtime.leadership import Leadership
 from upgrader.in_cluster.guard.runtime.listing import everything
 from upgrader.in_cluster.guard.runtime.protector_metrics import ProtectorMetrics
@@ -110,15 +110,9 @@ class Aggregator:
         try:
             with self._metrics.leading("aggregator"):
                 async with asyncio.TaskGroup() as group:
-                    for each in pods.informers:
+                    for namespace, each in pods.followed.items():
                         group.create_task(each.run())
-                    listed = [each.synced for each in pods.informers]
-                    for synced in (*listed, *(each.synced for each in self._protectors.informers)):
-                        await synced.wait()
-                    for held in self._protectors:
-                        self._queue.add((held.protector.namespace, held.protector.name))
-                    for key in self._protectors.with_unreadable_status():
-                        self._queue.add(key)
+                        group.create_task(self._begin(namespace, each))
                     room = asyncio.Semaphore(_AT_ONCE)
                     while True:
                         await room.acquire()
@@ -126,6 +120,15 @@ class Aggregator:
                         task.add_done_callback(lambda _: room.release())
         finally:
             self._pods = None
+
+    async def _begin(self, namespace: str, pods: Informer[Pod]) -> None:
+        """If one namespace can't be listed, as its administrator has taken guard's rights away, others are counted."""
+        for informer in (pods, self._protectors.followed[namespace]):
+            await informer.synced.wait()
+        known = [(held.protector.namespace, held.protector.name) for held in self._protectors]
+        for key in (*known, *self._protectors.with_unreadable_status()):
+            if namespace in ("", key[0]):
+                self._queue.add(key)
 
     def _pod_changed(self, before: Pod | None, after: Pod | None) -> None:
         found = after or before
@@ -209,6 +212,8 @@ class Aggregator:
             await self._correct(key)
         if held is None or self._pods is None:
             return
+        if not self._pods.listed(key[0]):
+            return
         item, protector = held.item, held.protector
         found = self._aggregate(protector, {})
         read = await self._from_api(protector, found.to_read) if found.to_read else {}
@@ -286,7 +291,7 @@ class Aggregator:
         gone = self._pods.gone
         seen = Seen(
             pods,
-            self._pods.last_event(),
+            self._pods.last_event(protector.namespace),
             gone,
             {**read, **left},
             allowed_for,

@@ -5,6 +5,7 @@ Caches trigger a reconciliation. The decision itself uses what the API has.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -59,7 +60,8 @@ class Generator:
         self._of_people = set[str]()
         self._protectors = protectors
         protectors.tell(self._protector_changed)
-        self.deployments = [Informer(api, DEPLOYMENTS, each, keep=_kept) for each in namespaces or [""]]
+        self._informers = {each: Informer(api, DEPLOYMENTS, each, keep=_kept) for each in namespaces or [""]}
+        self.deployments = list(self._informers.values())
         for informer in self.deployments:
             informer.tell(self._deployment_changed)
 
@@ -68,16 +70,27 @@ class Generator:
         await self._leadership.lead(self._work)
 
     async def _work(self) -> None:
-        for informer in (*self._protectors.informers, *self.deployments):
-            await informer.synced.wait()
         with self._metrics.leading("generator"):
-            for informer in self.deployments:
-                for key in informer.objects:
-                    self._queue.add(key)
-            for held in self._protectors:
+            async with asyncio.TaskGroup() as begun:
+                for namespace in self._informers:
+                    begun.create_task(self._begin(namespace))
+                while True:
+                    await self._look_at(await self._queue.take())
+
+    async def _begin(self, namespace: str) -> None:
+        """If one namespace can't be listed, as its administrator has taken guard's rights away, the others continue."""
+        for informer in self._both(namespace):
+            await informer.synced.wait()
+        for key in self._informers[namespace].objects:
+            self._queue.add(key)
+        for held in self._protectors:
+            if namespace in ("", held.protector.namespace):
                 self._protector_changed((held.protector.namespace, held.protector.name))
-            while True:
-                await self._look_at(await self._queue.take())
+
+    def _both(self, namespace: str) -> tuple[Informer[Any], ...]:
+        """The caches of a namespace, or of all."""
+        where = namespace if namespace in self._informers else ""
+        return self._protectors.followed[where], self._informers[where]
 
     def _deployment_changed(self, before: Object | None, after: Object | None) -> None:
         found: Any = after or before
@@ -93,6 +106,8 @@ class Generator:
             self._queue.add((key[0], name))
 
     async def _look_at(self, key: Key) -> None:
+        if not all(informer.synced.is_set() for informer in self._both(key[0])):
+            return
         begun, error = time.monotonic(), ""
         try:
             if key[1].startswith("/"):

@@ -40,9 +40,11 @@ class PodsOfCell:
         self._changed, self._now = changed, now
         self._pods: dict[str, LabelIndex[Pod]] = {}
         self._gone: OrderedDict[str, bool] = OrderedDict()
-        self.informers = tuple(
-            Informer(api, PODS, each, labels=labels, keep=counted_pod) for each in namespaces or [""]
-        )
+        self.followed: Mapping[str, Informer[Pod]] = {
+            each: Informer(api, PODS, each, labels=labels, keep=counted_pod) for each in namespaces or [""]
+        }
+        """By namespace; "" for all of them."""
+        self.informers = tuple(self.followed.values())
         for informer in self.informers:
             informer.tell(self._set)
 
@@ -61,9 +63,19 @@ class PodsOfCell:
         found = self._pods.get(namespace)
         return {} if found is None else found.matching(selector)
 
-    def last_event(self) -> float:
-        """Until when the state is complete, in seconds since the epoch, by this machine's clock."""
-        return self._now() - max(each.silent_seconds() for each in self.informers)
+    def listed(self, namespace: str) -> bool:
+        """Whether the pods of a namespace were listed."""
+        informer = self._of(namespace)
+        return informer is not None and informer.synced.is_set()
+
+    def last_event(self, namespace: str) -> float:
+        """Until when the state of a namespace is complete, in seconds since the epoch, by this machine's clock."""
+        informer = self._of(namespace)
+        assert informer is not None
+        return self._now() - informer.silent_seconds()
+
+    def _of(self, namespace: str) -> Informer[Pod] | None:
+        return self.followed.get(namespace) or self.followed.get("")
 
     def _set(self, old: Pod | None, new: Pod | None) -> None:
         found = new or old

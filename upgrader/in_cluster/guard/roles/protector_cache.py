@@ -72,16 +72,20 @@ class ProtectorCache:
         self._held: dict[str, dict[str, Held]] = {}
         self._by_labels: dict[str, SelectorIndex[str]] = {}
         self._unreadable: dict[str, dict[str, Unreadable]] = {}
-        self.informers: tuple[Informer[Any], ...] = tuple(
-            Informer(api, POD_PROTECTORS, each, keep=self._kept, clock=clock) for each in namespaces or [""]
-        )
+        self.followed: Mapping[str, Informer[Any]] = {
+            each: Informer(api, POD_PROTECTORS, each, keep=self._kept, clock=clock) for each in namespaces or [""]
+        }
+        """By namespace; "" for all of them."""
+        self.informers = tuple(self.followed.values())
         for informer in self.informers:
             informer.tell(self._set)
 
-    @property
-    def why_not(self) -> str:
-        """Why it doesn't know all of them; "" if it does."""
-        return "; ".join(reason for each in self.informers if (reason := each.why_not))
+    def why_not(self, namespace: str) -> str:
+        """Why it doesn't know all of a namespace; "" if it does. That one can't be listed says nothing of the others:
+        its own administrators may have deleted guard's rights there.
+        """
+        informer = self.followed.get(namespace) or self.followed.get("")
+        return "" if informer is None else informer.why_not
 
     def get(self, key: Key) -> Held | None:
         """One protector; None if there is none, or if it can't be parsed."""

@@ -210,7 +210,7 @@ class CellWebhook:
 
     def _selecting(self, found: Pod) -> list[Protector]:
         """Those that protect the pod, or count it. Raises ApiAway where there may be some that aren't known."""
-        if reason := self._protectors.why_not:
+        if reason := self._protectors.why_not(found.namespace):
             raise ApiAway(reason)
         return [p for p in self._protectors.possible(found.namespace, found.labels) if p.concerns(found.labels)]
 

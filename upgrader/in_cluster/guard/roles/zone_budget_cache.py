@@ -12,7 +12,7 @@ from upgrader.in_cluster.guard.guard_errors import ApiAway, ApiRefused
 from upgrader.in_cluster.guard.logs import LOG
 from upgrader.in_cluster.guard.roles.zone_budget_books import ZONE_BUDGETS, ledger_of
 from upgrader.in_cluster.guard.runtime.api_client import Api
-from upgrader.in_cluster.guard.runtime.informer import Informer, Key
+from upgrader.in_cluster.guard.runtime.informer import Informer, Key, unlisted
 from upgrader.in_cluster.guard.runtime.listing import everything
 from upgrader.in_cluster.guard.runtime.metrics import Metrics
 from upgrader.in_cluster.guard.runtime.resource import Object
@@ -52,7 +52,7 @@ class ZoneBudgetCache:
         """Why it isn't known which budgets there are; "" if it is."""
         if not self._installed.is_set():
             return self._unknown
-        missing = [each.name for each in self.informers.values() if not each.synced.is_set()]
+        missing = [each.name for each in unlisted(self.informers.values())]
         return f"not listed yet: {', '.join(missing)}" if missing else ""
 
     async def of(self, namespace: str) -> tuple[ZoneBudget | InvalidBudget, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
 from upgrader.in_cluster.guard.guard_errors import ApiAway, ApiRefused, GuardError, VersionGone
@@ -15,7 +15,7 @@ from upgrader.in_cluster.guard.runtime.backoff import Backoff
 from upgrader.in_cluster.guard.runtime.listing import everything
 from upgrader.in_cluster.guard.runtime.resource import Object, Resource
 
-__all__ = ["Change", "Informer", "Key", "version_of", "whole"]
+__all__ = ["Change", "Informer", "Key", "unlisted", "version_of", "whole"]
 
 Key = tuple[str, str]
 """Namespace ("" where there is none) and name."""
@@ -24,6 +24,7 @@ _WATCH_SECONDS = 60
 _SILENT_SECONDS = 180.0
 """Three watches, each of which is followed by a list where it told nothing: what is older isn't known any more."""
 _SHORT_SECONDS = 1.0
+_FORBIDDEN = 403
 
 
 Kept = TypeVar("Kept")
@@ -35,6 +36,17 @@ class Change(Protocol[_Told]):
 
     def __call__(self, before: _Told | None, after: _Told | None, /) -> None:
         """None: there was none, or there is none any more."""
+
+
+def unlisted(informers: Iterable[Informer[Any]]) -> list[Informer[Any]]:
+    """Those of one kind, each of a namespace, without which a process isn't ready: not listed yet.
+
+    A namespace's administrators may delete guard's rights there. That takes guard away from no other namespace: where
+    others are listed, those that are refused are only waited for.
+    """
+    found = list(informers)
+    listed = any(each.synced.is_set() for each in found)
+    return [each for each in found if not each.synced.is_set() and not (listed and each.refused)]
 
 
 def whole(found: dict[str, Any]) -> Object:
@@ -71,6 +83,8 @@ class Informer(Generic[Kept]):
         self._contact: float | None = None
         self._forgotten = False
         """Whether the server has forgotten a moment, and no watch has told anything since, or lasted."""
+        self.refused = False
+        """Whether the API server has refused what was asked for last, for want of a right."""
         self.synced = asyncio.Event()
         """Set once everything was listed for the first time."""
 
@@ -121,6 +135,7 @@ class Informer(Generic[Kept]):
                     await self._pause(error)
                 self._forgotten = True
             except (ApiAway, ApiRefused) as error:
+                self.refused = isinstance(error, ApiRefused) and error.status == _FORBIDDEN
                 await self._pause(error)
 
     async def _pause(self, error: GuardError) -> None:
@@ -132,7 +147,7 @@ class Informer(Generic[Kept]):
         begun = self._clock()
         items, version = await everything(self._api, self._resource, self._namespace, self._query, self._listed)
         found = dict(items)
-        self._contact = begun
+        self._contact, self.refused = begun, False
         if not self._forgotten:
             self._backoff.reset()
         gone = self._objects.keys() - found.keys()
