@@ -102,6 +102,22 @@ def test_an_eviction_is_reserved_and_the_next_zone_is_denied() -> None:
     run(test)
 
 
+@pytest.mark.parametrize("status", ["x", [1], 3])
+def test_a_status_of_another_type_ends_no_process(status: object) -> None:
+    """A definition of others may have let a tenant store it: the cache of all budgets, and whatever else the process
+    does, goes on, and the next reservation replaces it.
+    """
+
+    async def test(world: World) -> None:
+        world.api.objects[ZONE_BUDGETS.path("shop", "db")]["status"] = status
+        await world.see()
+        await world.budgets.settle()
+        assert (await world.budgets.evict(review("a-0"))).allowed
+        assert world.reserved() == {"pod-a-v1"}
+
+    run(test)
+
+
 def test_a_dry_run_of_an_eviction_reserves_nothing() -> None:
     """It is answered as it would be."""
 

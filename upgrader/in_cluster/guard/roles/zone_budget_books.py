@@ -29,7 +29,13 @@ class RolloutRequest(Request):
 
 def ledger_of(item: Object) -> Ledger:
     """The reservations of a budget."""
-    return Ledger.of((item.get("status") or {}).get("reservations"))
+    return Ledger.of(_status(item).get("reservations"))
+
+
+def _status(item: Object) -> Mapping[str, Any]:
+    """A definition of others may have stored what is no object: nothing is reserved in it, and it is replaced."""
+    found = item.get("status")
+    return found if isinstance(found, dict) else {}
 
 
 class ZoneBudgetBooks:
@@ -47,7 +53,7 @@ class ZoneBudgetBooks:
     def status_of(self, item: Object, book: Ledger) -> Mapping[str, Any]:
         """The number is for `kubectl get`, whose columns can't count."""
         reservations = book.status()
-        return {**(item.get("status") or {}), "reserved": len(reservations), "reservations": reservations}
+        return {**_status(item), "reserved": len(reservations), "reservations": reservations}
 
     async def judge_of(self, item: Object, requests: Sequence[Request], now: float) -> Judge[Ledger]:
         """By the present budget, which may differ from when its pod was looked up."""
