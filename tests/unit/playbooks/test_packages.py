@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.playbooks.node_role import complaint, task, template
+from tests.unit.playbooks.node_role import complaint, task, tasks, template
 
 NAMES = ["kubelet", "kubeadm", "kubectl"]
 MADISON = "\n".join(
@@ -30,6 +30,7 @@ FACTS: dict[str, Any] = {
 }
 _APT = """#!/bin/sh
 echo "apt-get $*" >> "$LOG"
+case "$*" in *--download-only*) test ! -e "$LOG.locked" && echo cni > kubernetes-cni_1.8.0-1.1_amd64.deb; exit ;; esac
 case $1 in download|install) ;; *) exit 0 ;; esac
 test ! -e "$LOG.stale" || { rm "$LOG.stale"; exit 100; }
 test "$1" = download || exit 0
@@ -39,7 +40,7 @@ done
 """
 _DPKG = """#!/bin/sh
 echo "dpkg-deb $*" >> "$LOG"
-name=${2%%_*}
+name=$(echo "${2%%_*}" | sed 's/[.]io$//')
 mkdir -p "$3/usr/bin" && echo "program of $2" > "$3/usr/bin/$name"
 """
 
@@ -49,7 +50,8 @@ class Node:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.log, programs = folder / "staged", folder / "log", folder / "bin"
-        for each in (self.folder, programs):
+        self.restore = folder / "restore"
+        for each in (self.folder, programs, self.restore):
             each.mkdir()
         for name, text in (("apt-get", _APT), ("dpkg-deb", _DPKG)):
             (programs / name).write_text(text)
@@ -58,8 +60,17 @@ class Node:
 
     def run(self, file: str, name: str, **facts: Any) -> int:
         """The exit code of a task's shell."""
-        text = template(task(file, name)["ansible.builtin.shell"]["cmd"], **{**FACTS, **facts})
-        return subprocess.run(["/bin/sh", "-c", text], cwd=self.folder, env=self._environment, check=False).returncode
+        folders = {"node_stage_folder": str(self.folder), "node_restore_folder": str(self.restore)}
+        shell, known = task(file, name)["ansible.builtin.shell"], {**FACTS, **folders, **facts}
+        place = self.restore if shell.get("chdir") == "{{ node_restore_folder }}" else self.folder
+        text = template(shell["cmd"], **known)
+        return subprocess.run(["/bin/sh", "-c", text], cwd=place, env=self._environment, check=False).returncode
+
+    def said(self) -> list[str]:
+        """How apt was run since this was last asked."""
+        lines = self.log.read_text().splitlines() if self.log.exists() else []
+        self.log.unlink(missing_ok=True)
+        return lines
 
     def download(self) -> int:
         """As `stage-node.yml`."""
@@ -81,10 +92,11 @@ def test_all_packages_are_downloaded_at_once(node: Node) -> None:
     (node.folder / "kubelet_1.37.1-1.0_amd64.deb").touch()  # an earlier revision, which must not be installed beside it
     assert node.download() == 0
     wanted = " ".join(f"{name}=1.37.1-1.2" for name in NAMES)
-    first, *others = node.log.read_text().splitlines()
+    first, *others, last = node.log.read_text().splitlines()
     assert first == f"apt-get download --quiet -o APT::Sandbox::User=root {wanted}"
     assert len(others) == 3 and all(line.startswith("dpkg-deb --extract") for line in others)
-    packages = {f"{name}_1.37.1-1.2_amd64.deb" for name in NAMES}
+    assert last.startswith("apt-get install") and "--download-only" in last
+    packages = {f"{name}_1.37.1-1.2_amd64.deb" for name in NAMES} | {"kubernetes-cni_1.8.0-1.1_amd64.deb"}
     assert {path.name for path in node.folder.iterdir()} == {*NAMES, *packages, "packages.sha256"}
     assert (node.folder / "kubelet").read_text() == "program of kubelet_1.37.1-1.2_amd64.deb\n"
 
@@ -137,16 +149,47 @@ def test_download_that_fails_stages_nothing(node: Node) -> None:
     assert not node.staged()
 
 
-def test_installed_packages_are_kept_by_one_download(node: Node) -> None:
-    """Lists of packages that are too old for it are updated, and else not."""
-    name = "Download the packages that are installed now"
+def test_dependencies_that_apt_cannot_resolve_now_are_left_to_the_installation(node: Node) -> None:
+    """Another process has apt's lock, or an interrupted run has left dpkg in the middle, which only the swap ends."""
+    Path(f"{node.log}.locked").touch()
+    assert node.download() == 0 and node.staged()
+
+
+def test_installed_packages_are_downloaded_once_before_the_drain(node: Node) -> None:
+    """By `stage-node.yml`; the swap copies them to the restore point. Only lists that are too old are updated."""
+    staged = "stage_installed_packages", "Download the packages that are installed now"
     packages = " ".join(f"{each}=1.36.3-1.1" for each in NAMES)
     download = f"apt-get download --quiet -o APT::Sandbox::User=root {packages}"
-    assert node.run("keep_packages", name) == 0
-    assert node.log.read_text().splitlines() == [download]
+    assert node.run(*staged) == 0 and node.said() == [download]
+    before: dict[str, Any] = {"node_before": {"point": {}}}
+    assert node.run(*staged) == 0
+    assert node.run("keep_packages", "Keep the packages that are installed now", **before) == 0
+    assert node.said() == [], "while the node is drained, apt isn't asked"
+    kept = {path.name for path in (node.restore / "packages").iterdir()}
+    assert kept == {f"{name}_1.36.3-1.1_amd64.deb" for name in NAMES}
+    next((node.folder / "installed").glob("kubelet_*")).write_text("")  # by a power cut
     Path(f"{node.log}.stale").touch()
-    assert node.run("keep_packages", name) == 0
-    assert node.log.read_text().splitlines()[1:] == [download, "apt-get update --quiet -o Acquire::Retries=3", download]
+    assert node.run(*staged) == 0
+    assert node.said() == [download, "apt-get update --quiet -o Acquire::Retries=3", download]
+
+
+@pytest.mark.parametrize(("state", "stays"), [("done", False), ("swapping", True)])
+def test_packages_of_an_interrupted_swap_stay(node: Node, state: str, stays: bool) -> None:
+    """Its rollback needs them, while those of an earlier upgrade are removed."""
+    node.run("stage_installed_packages", "Download the packages that are installed now")
+    (node.restore / "packages").mkdir()
+    (node.restore / "packages/kubelet_1.35.9-1.1_amd64.deb").touch()
+    before = {"node_before": {"point": {"state": state}}}
+    assert node.run("keep_packages", "Keep the packages that are installed now", **before) == 0
+    assert (node.restore / "packages/kubelet_1.35.9-1.1_amd64.deb").exists() is stays
+
+
+@pytest.mark.parametrize("name", ["stage", "swap"])
+def test_packages_are_staged_where_they_are_needed(name: str) -> None:
+    """The playbook before the drain does all that downloads; that of the swap repeats it where it is not there."""
+    includes = [each.get("ansible.builtin.include_tasks") for each in tasks(name)]
+    installed = "stage_installed_packages.yml" if name == "stage" else "keep_packages.yml"
+    assert {"stage_programs.yml", "runtime_stage.yml", installed} <= set(includes)
 
 
 @pytest.mark.parametrize(
@@ -166,7 +209,7 @@ def test_both_versions_have_to_be_there(item: str, installed: str, complains: bo
 @pytest.mark.parametrize(("found", "updates"), [({"rc": 0}, False), ({"skipped": True}, True), (None, True)])
 def test_lists_of_packages_are_updated_once_in_a_playbook(found: dict[str, Any] | None, updates: bool) -> None:
     """For the kubelet's packages and containerd's."""
-    condition = task("runtime_stage_packages", "Update the lists of packages")["when"]
+    condition = task("runtime_download_package", "Update the lists of packages")["when"]
     facts = {**FACTS, **({"node_lists": found} if found else {})}
     assert template("{{ " + condition + " }}", **facts) is updates
 
@@ -182,21 +225,64 @@ def test_short_version_is_found(node: Node, version: str, installed: str) -> Non
     assert node.log.read_text().splitlines()[0].endswith(" ".join(f"{name}={version}" for name in NAMES))
 
 
+CONTAINERD: dict[str, Any] = {
+    "node_containerd_package": "containerd.io",
+    "node_containerd_installed": {"containerd.io": "1.7.27-1"},
+    "node_container_runtime": {"version": "1.7.28", "source": {"kind": "packages"}},
+    "node_containerd_madison": {
+        "stdout": "containerd.io |   1.7.28-1 | https://mirror  Packages\n"
+        "containerd.io |   1.7.27-1 | https://mirror  Packages"
+    },
+}
+
+
 def test_short_version_of_containerd_is_found() -> None:
     """As `containerd.io` of Docker's repository has one."""
-    rows = (f"containerd.io | {each:>10} | https://mirror  Packages" for each in ("1.7.28-1", "1.7.27-1"))
-    facts = {
-        "node_containerd_madison": {"stdout": "\n".join(rows)},
-        "node_containerd_package": "containerd.io",
-        "node_containerd_installed": {"containerd.io": "1.7.27-1"},
-        "node_container_runtime": {"version": "1.7.28"},
-    }
     check = "Check that the repositories have the new and the installed version"
-    assert complaint("runtime_stage_packages", check, **{**FACTS, **facts}) == ""
+    assert complaint("runtime_download_package", check, **{**FACTS, **CONTAINERD}) == ""
     download = template(
-        task("runtime_stage_packages", "Download the new package")["ansible.builtin.shell"]["cmd"], **{**FACTS, **facts}
+        task("runtime_download_package", "Download the new package")["ansible.builtin.shell"]["cmd"],
+        **{**FACTS, **CONTAINERD},
     )
     assert "containerd.io=1.7.28-1 " in " ".join(download.split()) + " "
+
+
+def test_package_of_containerd_is_downloaded_once_before_the_drain(node: Node) -> None:
+    """Of exactly the version that is installed; what was interrupted, or is of another version, is downloaded again."""
+    check = "runtime_stage_packages", "Check whether containerd's package is staged"
+    download = "runtime_download_package", "Download the new package"
+    assert node.run(*check, **CONTAINERD) != 0
+    assert node.run(*download, **CONTAINERD) == 0
+    first, _, last = node.said()
+    assert first == "apt-get download --quiet -o APT::Sandbox::User=root containerd.io=1.7.28-1"
+    assert last.startswith("apt-get install") and "--download-only" in last and "--no-remove" in last
+    assert node.run(*check, **CONTAINERD) == 0
+    condition = task("runtime_stage_packages", "Get the package")["when"]
+    asked = [
+        template("{{ " + condition + " }}", **FACTS, node_containerd_package_staged=found)
+        for found in ({"rc": 0}, {"rc": 1}, {"skipped": True})
+    ]
+    assert asked == [False, True, True]
+    assert node.run(*check, **{**CONTAINERD, "node_container_runtime": {"version": "1.7.2"}}) != 0
+    (node.folder / "bin/containerd").write_text("")
+    assert node.run(*check, **CONTAINERD) != 0
+    assert node.run(*download, **CONTAINERD) == 0 and node.run(*check, **CONTAINERD) == 0
+
+
+@pytest.mark.parametrize(
+    ("file", "name", "facts"),
+    [
+        ("put_packages", "Install the packages", {}),
+        ("runtime_put_package", "Install containerd's package", CONTAINERD),
+    ],
+)
+def test_installation_takes_packages_from_where_they_are_staged(
+    node: Node, file: str, name: str, facts: dict[str, Any]
+) -> None:
+    """apt downloads the package of a file again that a repository has too, unless it is in apt's folder of archives."""
+    assert node.run(file, name, **facts) == 0
+    (install,) = node.said()
+    assert install.startswith("apt-get install") and f"-o Dir::Cache::archives={node.folder} " in install
 
 
 def test_installation_updates_lists_that_are_too_old_for_a_dependency(node: Node) -> None:
