@@ -15,7 +15,7 @@ from ansible.template import Templar, trust_as_template  # type: ignore[import-u
 
 from testkit.command import REPOSITORY
 
-__all__ = ["complaint", "module", "task", "tasks", "template"]
+__all__ = ["complaint", "holds", "module", "task", "tasks", "template"]
 
 _ROLE = REPOSITORY / "playbooks/roles/node"
 
@@ -34,14 +34,16 @@ def task(file: str, name: str) -> dict[str, Any]:
 def complaint(file: str, name: str, **facts: Any) -> str:
     """What an assertion of the role says of a node with these facts; "" where it holds."""
     asserted = task(file, name)
-    variables = {**_load("defaults/main.yml"), **_load("vars/main.yml"), **facts}
-    templar = Templar(DataLoader(), variables=variables)
-    conditions = (
-        list(_conditions(asserted.get("when", []))),
-        list(_conditions(asserted["ansible.builtin.assert"]["that"])),
-    )
-    applies, holds = (all(templar.evaluate_conditional(each) for each in some) for some in conditions)
-    return "" if holds or not applies else str(templar.template(asserted["ansible.builtin.assert"]["fail_msg"]))
+    applies, right = asserted.get("when", []), asserted["ansible.builtin.assert"]["that"]
+    if not holds(applies, **facts) or holds(right, **facts):
+        return ""
+    return str(_templar(facts).template(asserted["ansible.builtin.assert"]["fail_msg"]))
+
+
+def holds(conditions: Any, **facts: Any) -> bool:
+    """Whether one condition, or each of several, is true on a node with these facts."""
+    templar = _templar(facts)
+    return all(templar.evaluate_conditional(trust_as_template(str(each))) for each in _conditions(conditions))
 
 
 def template(text: str, **facts: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import stat
 from pathlib import Path
 
@@ -53,3 +54,27 @@ def test_role_sees_a_configuration_of_equal_text_that_others_read(tmp_path: Path
     }
     assert template("{{ node_containerd_reconfigured }}", **facts) is differs
     assert task("runtime_swap", "Change containerd's configuration")["durable_copy"]["mode"] == "0600"
+
+
+def test_several_files_are_put_in_place_in_the_order_of_their_names(tmp_path: Path) -> None:
+    """In one task, as each is a session of SSH. After one that can't be put, none is: the kubelet comes last."""
+    staged, programs = tmp_path / "staged", tmp_path / "programs"
+    names, sums = ("kubelet", "kubeadm", "kubectl"), dict[str, str]()
+    for folder in (staged, programs):
+        folder.mkdir()
+    for name in names:
+        (staged / name).write_text(f"new {name}")
+        (programs / name).write_text("old")
+        sums[name] = hashlib.sha256(f"new {name}".encode()).hexdigest()
+    wanted = {"src": str(staged), "dest": str(programs), "files": sums}
+    assert module("durable_copy", **wanted, _ansible_check_mode=True)["changed"]
+    (staged / "kubectl").write_text("damaged")
+    assert f"{programs / 'kubectl'} could not be written" in module("durable_copy", **wanted)["msg"]
+    assert [(programs / name).read_text() for name in names] == ["old", "new kubeadm", "old"]
+    (staged / "kubectl").write_text("new kubectl")
+    done = module("durable_copy", **wanted)
+    assert done["changed"] and [each["after_header"] for each in done["diff"]] == [
+        str(programs / name) for name in sorted(names)
+    ]
+    assert [(programs / name).read_text() for name in names] == [f"new {name}" for name in names]
+    assert not module("durable_copy", **wanted)["changed"]

@@ -47,10 +47,13 @@ def test_containerd_is_never_older_than_its_shims() -> None:
     """1.7 starts no pod with a shim of 2.x, and 2.x does with one of 1.7: after a power cut between two programs, the
     API of a single controller has to come up. So containerd comes first, and goes last on the way back.
     """
-    found = [{"path": f"/stage/bin/{name}"} for name in ("containerd-shim-runc-v2", "ctr", "containerd")]
-    loop = task("runtime_swap", "Put containerd's programs in place")["loop"]
-    order = [each["path"] for each in template(loop, node_containerd_found={"files": found})]
-    assert order == ["/stage/bin/containerd", "/stage/bin/containerd-shim-runc-v2", "/stage/bin/ctr"]
+    names = ("containerd-shim-runc-v2", "ctr", "containerd")
+    found = [{"path": f"/stage/bin/{name}", "checksum": f"sum of {name}"} for name in names]
+    put = task("runtime_swap", "Put containerd's programs in place")
+    variables = {**put["vars"], "node_containerd_found": {"files": found}}
+    files = template(put["durable_copy"]["files"], **variables)
+    assert files == {name: f"sum of {name}" for name in names}
+    assert sorted(files) == ["containerd", "containerd-shim-runc-v2", "ctr"], "the module's order"
     unit = {**CONTAINERD, "files": ["/c.toml"]}
     kept = template("{{ node_containerd_files }}", node_containerd=unit, node_container_runtime=ARCHIVE)
     assert kept[0] == "/c.toml" and kept[-1] == "/usr/bin/containerd"
