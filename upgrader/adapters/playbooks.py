@@ -31,6 +31,9 @@ _FACTS = ("gather_facts", "setup")
 _PID = "ansible.pid"
 _KEEP_ALIVE = ("-o ServerAliveInterval=15", "-o ServerAliveCountMax=4")
 _PIPELINING = ("ANSIBLE_PIPELINING", "ANSIBLE_SSH_PIPELINING")
+_FORKS = "ANSIBLE_FORKS"
+_MOST_FORKS = 10
+"""A tenth of 100 nodes goes through each task at once, not in two halves. Each is a process of its own here."""
 
 
 class AnsiblePlaybooks:
@@ -90,7 +93,7 @@ class AnsiblePlaybooks:
             # Ansible removes its own one only if nothing ends it: compressed programs, and decrypted files, would stay.
             environment["ANSIBLE_LOCAL_TEMP"] = folder
             if self._pipelined is not None and playbook.resolve().is_relative_to(self._pipelined.resolve()):
-                environment |= _pipelining()
+                environment |= _pipelining() | _forks(limit)
             runner = ansible_runner.run(
                 private_data_dir=folder,
                 playbook=str(playbook.resolve()),
@@ -353,6 +356,13 @@ def _pipelining() -> dict[str, str]:
     sections = ("defaults", "connection", "ssh_connection")
     said = any(map(os.environ.get, _PIPELINING)) or any(_configured(section, "pipelining") for section in sections)
     return {} if said else {_PIPELINING[0]: "True"}
+
+
+def _forks(limit: str) -> dict[str, str]:
+    """On how many hosts Ansible works at once, unless the environment or ansible.cfg says it. Its default is five."""
+    if os.environ.get(_FORKS) or _configured("defaults", "forks"):
+        return {}
+    return {_FORKS: str(min(limit.count(",") + 1, _MOST_FORKS))} if limit else {}
 
 
 def _configured(section: str, key: str) -> str:

@@ -224,6 +224,39 @@ def test_built_in_playbooks_are_pipelined(
     assert run.given["envvars"].get("ANSIBLE_PIPELINING") == given
 
 
+@pytest.mark.parametrize(
+    ("folder", "hosts", "variable", "text", "given"),
+    [
+        ("", 3, "", "", "3"),
+        ("", 10, "", "", "10"),
+        ("", 1000, "", "", "10"),
+        ("", 10, "25", "", None),
+        ("", 10, "", "[defaults]\nforks = 2\n", None),
+        ("elsewhere", 10, "", "", None),
+    ],
+    ids=["few", "a batch", "all nodes", "the environment says", "ansible.cfg says", "an operator's"],
+)
+def test_nodes_of_a_batch_go_through_each_task_together(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    folder: str,
+    hosts: int,
+    variable: str,
+    text: str,
+    given: str | None,
+) -> None:
+    """Ansible works on five hosts at once, so that ten drained nodes would wait for each other."""
+    monkeypatch.delenv("ANSIBLE_FORKS", raising=False)
+    if variable:
+        monkeypatch.setenv("ANSIBLE_FORKS", variable)
+    (tmp_path / "ansible.cfg").write_text(text)
+    monkeypatch.setenv("ANSIBLE_CONFIG", str(tmp_path / "ansible.cfg"))
+    nodes = [f"node-{number}" for number in range(hosts)]
+    run = ScriptedRun("successful", stats(processed=dict.fromkeys(nodes, 1)))
+    play(monkeypatch, tmp_path, run, ansible=AnsiblePlaybooks(pipelined=tmp_path / folder), limit=",".join(nodes))
+    assert run.given["envvars"].get("ANSIBLE_FORKS") == given
+
+
 def test_what_never_ran_shows_ansibles_words(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Without a failed host, Ansible's last lines are the message."""
     with pytest.raises(PlaybookError, match="something is odd"):
