@@ -18,7 +18,16 @@ from typing import Any, NamedTuple
 
 from upgrader.contract.variables import seen_words
 
-__all__ = ["Argument", "arguments_in", "command_line", "is_true", "last_values", "manifest_flags", "values"]
+__all__ = [
+    "Argument",
+    "arguments_in",
+    "command_line",
+    "is_true",
+    "last_values",
+    "manifest_flags",
+    "number",
+    "values",
+]
 
 _LONG = re.compile(r"--(\w[\w.-]*)(?:=(.*))?", re.DOTALL)
 _LETTER = re.compile(r"-([A-Za-z])(?:=?(.+))?", re.DOTALL)
@@ -26,6 +35,7 @@ _VALUE = re.compile(r"(?!-)|-$|-[0-9]")
 """How a word begins that can be a flag's value."""
 _TRUE = frozenset(["1", "t", "T", "true", "True", "TRUE"])
 """As strconv.ParseBool reads it. Ansible's templates write `True`."""
+_OCTAL = re.compile(r"([+-]?)0(_?[0-7].*)", re.DOTALL)
 _ENTRY = re.compile(r"^( *)- +(\"[^\"]*\"|'[^']*'|[^\s#].*?)(?: +#.*)? *$")
 
 
@@ -84,6 +94,19 @@ def last_values(words: Iterable[str]) -> dict[str, str]:
 def is_true(value: str) -> bool:
     """Whether a switch with this value is on: Go accepts several spellings. False also for what Go refuses."""
     return value in _TRUE
+
+
+def number(value: str) -> int | None:
+    """A flag's whole number, as strconv.ParseInt reads it with base 0: 0x1A0B, 0o17, 017 (octal, too), 6_443. None for
+    what is none.
+    """
+    if not value.isascii() or value != value.strip():
+        return None
+    octal = _OCTAL.fullmatch(value)
+    try:
+        return int(f"{octal.group(1)}0o{octal.group(2)}" if octal else value, 0)
+    except ValueError:
+        return None
 
 
 def command_line(container: Mapping[str, Any]) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, MutableSet
 from http import HTTPStatus
 from typing import Any
 
-from upgrader.contract.flags import command_line, last_values
+from upgrader.contract.flags import command_line, last_values, number
 from upgrader.errors import ApiError, ApiUnavailable, Blocked
 from upgrader.model.workload import Pod
 from upgrader.ports import Kube
@@ -30,14 +30,14 @@ def instance_flags(spec: Mapping[str, Any]) -> tuple[str, ...]:
 def secure_port(spec: Mapping[str, Any]) -> int:
     """The port on which the kube-apiserver of a pod with this spec serves HTTPS. Raises Blocked if it can't be read."""
     given = last_values(instance_flags(spec)).get(_PORT_FLAG, _DEFAULT_PORT)
-    try:
-        return int(given, 0)  # as pflag reads it
-    except ValueError as error:
+    port = number(given)
+    if port is None:
         raise Blocked(
             f"{API_SERVER} is started with --{_PORT_FLAG}={given}, from which the port of its instances can't be read",
             remedy=f"Write the number itself into --{_PORT_FLAG}, or into the `value` of the environment variable that "
             "it refers to: what comes from a ConfigMap, a Secret or a field of the pod is only known on the node.",
-        ) from error
+        )
+    return port
 
 
 def instance_address(pod: Pod, port: int) -> str:

@@ -12,7 +12,16 @@ import yaml
 
 from testkit.fakes.hosts import FakeHosts
 from upgrader.adopt.facts import flags_of
-from upgrader.contract.flags import Argument, arguments_in, command_line, is_true, last_values, manifest_flags, values
+from upgrader.contract.flags import (
+    Argument,
+    arguments_in,
+    command_line,
+    is_true,
+    last_values,
+    manifest_flags,
+    number,
+    values,
+)
 from upgrader.gates.apiserver_instance import secure_port
 from upgrader.in_cluster.checkpointer.observation import etcd_health
 from upgrader.model.cluster import Host
@@ -252,3 +261,33 @@ def test_a_switch_is_read_as_go_reads_it() -> None:
     """Go's strconv.ParseBool accepts six spellings of true, and no other word."""
     assert all(map(is_true, ("1", "t", "T", "true", "True", "TRUE")))
     assert not any(map(is_true, ("0", "f", "F", "false", "False", "FALSE", "", "yes", "tRUE")))
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("6443", 6443),
+        ("0x1A0B", 0x1A0B),
+        ("0X_1a0b", 0x1A0B),
+        ("0o6443", 0o6443),
+        ("06443", 0o6443),
+        ("0_6443", 0o6443),
+        ("0b1100_1001", 0b1100_1001),
+        ("6_443", 6443),
+        ("+6443", 6443),
+        ("-1", -1),
+        ("0", 0),
+        ("", None),
+        (" 6443", None),
+        ("6443.0", None),
+        ("08", None),
+        ("6__443", None),
+        ("_6443", None),
+        ("6443_", None),
+        ("\u0666\u0664\u0664\u0663", None),
+        ("https", None),
+    ],
+)
+def test_a_number_is_read_as_go_reads_it(text: str, wanted: int | None) -> None:
+    """pflag gives it to strconv.ParseInt with base 0: the base is in the text, and a leading zero makes it octal."""
+    assert number(text) == wanted
