@@ -507,6 +507,13 @@ def test_generations_name_etcds_servers_too(disk: Disk) -> None:
     assert disk.examine().etcd.named_here is True
 
 
+@pytest.mark.parametrize(("text", "there"), [("spec: {containers: [{name: etcd}]}\n", True), ("\n", False)])
+def test_a_manifest_of_etcd_without_flags_is_there(disk: Disk, text: str, there: bool) -> None:
+    """Variables may say all. Advice to write it anew is for one that is gone, or that a full disk has emptied."""
+    disk.write("/etc/kubernetes/manifests/etcd.yaml", text)
+    assert (disk.examine().etcd.manifest, disk.examine().etcd.flags) == (there, {})
+
+
 def test_etcds_manifest_data_and_backups(disk: Disk) -> None:
     """Present, empty and missing data are distinguished; the newest backup comes first; a silent etcd is unknown."""
     assert (disk.examine().etcd.manifest, disk.examine().etcd.data) == (False, "missing")

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     Ask = Callable[[str, dict[str, Any]], tuple[int, dict[str, Any]]]
     """A path of the gateway and a request, to HTTP status and answer."""
 
+_MANIFEST = "/etc/kubernetes/manifests/etcd.yaml"
 _PKI = "/etc/kubernetes/pki/etcd"
 _CLIENTS = "https://127.0.0.1:2379"
 _METRICS = "http://127.0.0.1:2381"
@@ -43,7 +44,7 @@ def facts(root: str) -> dict[str, Any]:
     flags = _flags(root)
     data = flags.get("data-dir", "/var/lib/etcd")
     return {
-        "manifest": bool(flags),
+        "manifest": bool(_manifest(root).strip()),
         "flags": {name: flags[name] for name in sorted(flags) if name in _FLAGS or name.startswith(_REMOVED)},
         "data_dir": data,
         "data": attempt(lambda: _data(root + data)),
@@ -59,11 +60,16 @@ def _service() -> dict[str, Any] | None:
 
 
 def _flags(root: str) -> dict[str, str]:
-    """The flags in etcd's manifest; empty when there is none."""
+    """The flags in etcd's manifest; empty when there is none, or where variables say all."""
+    return manifest_flags(_manifest(root).decode())
+
+
+def _manifest(root: str) -> bytes:
+    """etcd's manifest; empty when there is none."""
     try:
-        return manifest_flags(read(root + "/etc/kubernetes/manifests/etcd.yaml").decode())
+        return read(root + _MANIFEST)
     except OSError:
-        return {}
+        return b""
 
 
 def _data(folder: str) -> str:
