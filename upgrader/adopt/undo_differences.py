@@ -108,7 +108,8 @@ def _differences(pod: StaticPod, released: Released | None, added: Mapping[str, 
     kept_defaults = defaults_kept(pod)
     for name in sorted({*pod.flags, *released.flags} - _CHARTS_OWN):
         before, now = pod.flags.get(name), released.flags.get(name)
-        own = (added.get(name), kept_defaults.get(name))
+        # An empty one that the chart adds is left out: adoption says so where its file isn't there (`added_files.py`).
+        own = (added.get(name), kept_defaults.get(name), ("",) if name in added else None)
         came = (before is None and now in own) or (before in _NONE and _adoptions_own(name, now))
         if before != now and not came:
             yield f"{pod.component}: {_flag(name, now)}, in the manifest {_flag(name, before)}"

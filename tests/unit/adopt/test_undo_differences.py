@@ -57,6 +57,15 @@ def test_an_adoption_with_a_ca_for_each_signer_can_be_undone() -> None:
         )
 
 
+def test_a_flag_of_the_chart_that_was_left_out_is_no_difference() -> None:
+    """adopt itself says to set it to "" where its file isn't on the controllers: the manifest never had it."""
+    added = {"kube-apiserver": {"proxy-client-cert-file": ("/etc/kubernetes/pki/front-proxy-client.crt",)}}
+    left_out = released_in([manifest(*CHARTS, "--proxy-client-cert-file=")])
+    check_undo([retired()], left_out, added)
+    with pytest.raises(Blocked, match=r"--audit-policy-file=, in the manifest no --audit-policy-file"):
+        check_undo([retired()], released_in([manifest(*CHARTS, "--audit-policy-file=")]), added)
+
+
 @pytest.mark.parametrize(
     ("more", "named"),
     [
