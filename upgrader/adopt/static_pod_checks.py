@@ -14,6 +14,7 @@ from upgrader.adopt.advertised import check_advertised
 from upgrader.adopt.container_runtime import check_container_runtime
 from upgrader.adopt.derive import FlagChange
 from upgrader.adopt.facts import ControllerFacts
+from upgrader.adopt.failing_pods import check_started
 from upgrader.adopt.health_requests import check_health_requests
 from upgrader.adopt.leaders_api import OwnServer, aliases_of, leaders_servers
 from upgrader.adopt.local_proxies import check_local_proxies
@@ -37,9 +38,10 @@ def check_machines(kube: Kube, hosts: Hosts, controllers: Sequence[Host], checkp
     check_other_manifests(hosts, controllers)
 
 
-def check_pods(hosts: Hosts, controllers: Sequence[ControllerFacts]) -> None:
-    """What the static pods have, before anything relies on their flags. Raises Blocked, or HostError."""
+def check_pods(kube: Kube, hosts: Hosts, controllers: Sequence[ControllerFacts]) -> None:
+    """What the static pods have, before anything relies on their flags. Raises Blocked, ApiError or HostError."""
     check_static_pods(controllers)
+    check_started(kube, controllers)
     check_low_port(hosts, controllers)
 
 

@@ -169,7 +169,7 @@ def adoption(folder: Path, front_end: FrontEnd) -> Iterator[Adoption]:
             kubernetes = own.get("kubernetes", {})
             check_machines(tools.kube, tools.hosts, cluster.controllers, own.get("pod-checkpointer", {}))
             controllers = read_controllers(tools.hosts, cluster)
-            check_pods(tools.hosts, controllers)
+            check_pods(tools.kube, tools.hosts, controllers)
             facts = read_facts(tools.kube, tools.hosts, controllers, servers, left_alone(kubernetes))
             facts = with_single_files(tools.hosts, facts, facts.certificates)
             addresses = node_addresses(tools.kube, cluster)

@@ -137,7 +137,7 @@ def _found(session: Session, front_end: FrontEnd) -> FoundControllers:
     new = joined(read_controllers(hosts, cluster))
     check_version(new, version)
     check_machines(kube, hosts, [each.host for each in new], _values(session, "pod-checkpointer"))
-    check_pods(hosts, new)
+    check_pods(kube, hosts, new)
     own = [node_address(kube, each.host) for each in new]
     kubeconfigs = leaders_kubeconfigs(hosts, new, own, _values(session, "kubernetes"))
     _refuse_rotation(session)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from testkit.fakes.hosts import FakeHosts
+from testkit.fakes.kube import FakeKube
 from tests.unit.adopt.kubeadm_pods import PKI, Volume, controller_with_modes, kubeadm_facts, kubeadm_pod, volume
 from upgrader.adapters.helm import HelmAdapter
 from upgrader.adopt.derive import derive_values
@@ -187,7 +188,7 @@ _REFUSED = {
 
 def _checked(hosts: FakeHosts, known: KubeadmFacts) -> None:
     """As `adopt` does it, before the charts are rendered."""
-    check_pods(hosts, known.controllers)
+    check_pods(FakeKube(), hosts, known.controllers)
     with_single_files(hosts, known, PKI)
 
 

@@ -10,6 +10,7 @@ import yaml
 
 from tests.unit.adopt.kubeadm_pods import FLAGS, PKI, kubeadm_facts, kubeadm_pod
 from tests.unit.app.test_controllers_change import LAST, healthy_place
+from tests.unit.gates.builders import add_pod, crashed
 from upgrader.adopt.facts import MANIFESTS, StaticPod
 from upgrader.app import adoption, new_controllers
 from upgrader.app.front_end import FrontEnd
@@ -75,6 +76,25 @@ def test_a_port_that_only_the_kubelet_knows(tmp_path: Path, monkeypatch: pytest.
     pod = kubeadm_pod("kube-apiserver", {"secure-port": "$(PORT)"}, container={"env": env})
     place.hosts.files[LAST, f"{MANIFESTS}/kube-apiserver.yaml"] = pod.manifest
     with pytest.raises(Blocked, match=f"kube-apiserver's static pod on {LAST} has the environment variable PORT"):
+        (place.adoption() if joined else adoption.adoption(place.folder, FrontEnd())).__enter__()
+
+
+@_BOTH
+def test_a_static_pod_that_cannot_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, joined: bool) -> None:
+    """A misspelt flag, of which nothing else is odd: the chart's pod would be the next that can't start."""
+    place = healthy_place(tmp_path, monkeypatch, adoption, new_controllers)
+    for name in FLAGS:
+        flags = {"feature-gate": "X=true"} if name == "kube-controller-manager" else {}
+        place.hosts.files[LAST, f"{MANIFESTS}/{name}.yaml"] = kubeadm_pod(name, flags).manifest
+    pod = add_pod(
+        place.kube,
+        "kube-controller-manager",
+        crashed(name="kube-controller-manager"),
+        name=f"kube-controller-manager-{LAST}",
+        node=LAST,
+    )
+    place.kube.log_texts[pod, "kube-controller-manager", False] = "Error: unknown flag: --feature-gate\n"
+    with pytest.raises(Blocked, match=f"static pod on {LAST}: .*unknown flag: --feature-gate"):
         (place.adoption() if joined else adoption.adoption(place.folder, FrontEnd())).__enter__()
 
 
