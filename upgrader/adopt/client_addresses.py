@@ -21,6 +21,7 @@ from upgrader.adopt.listeners import Listeners, read_listeners
 from upgrader.adopt.local_clients import local_names
 from upgrader.adopt.names_of_one_controller import resolved
 from upgrader.adopt.node_addresses import node_address
+from upgrader.contract.flags import number
 from upgrader.errors import Blocked
 from upgrader.model.cluster import Host
 from upgrader.ports import Hosts, Kube
@@ -31,9 +32,12 @@ __all__ = [
     "given_address",
     "local_addresses",
     "names_in_certificate",
+    "secure_port",
     "without_ipv6_loopback",
 ]
 
+_PORT = 6443
+"""kube-apiserver's own."""
 _KUBECONFIGS = ("admin", "kubelet", "controller-manager", "scheduler")
 _OWN = "::1"
 """Where a kube-apiserver that listens on all addresses connects to itself, and accepts only its own certificate."""
@@ -48,6 +52,11 @@ def given_address(flags: Mapping[str, tuple[str, ...]], name: str) -> str:
     return next(filter(None, map(str.strip, reversed(flags.get(name, ())))), "")
 
 
+def secure_port(flags: Mapping[str, tuple[str, ...]]) -> int:
+    """Where kube-apiserver listens. Its number has been checked (`static_pod_parts.py`)."""
+    return number(flags.get("secure-port", ("",))[-1]) or _PORT
+
+
 @dataclass(frozen=True)
 class ApiPod:
     """A controller, and the flags of its kube-apiserver as kubeadm made it."""
@@ -58,7 +67,7 @@ class ApiPod:
     @property
     def port(self) -> int:
         """Where it listens."""
-        return int(self.flags.get("secure-port", ("6443",))[-1])
+        return secure_port(self.flags)
 
     @property
     def certificates(self) -> tuple[str, ...]:

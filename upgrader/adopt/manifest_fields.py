@@ -79,7 +79,7 @@ def lacking(spec: Mapping[str, Any]) -> str:
     for volume in spec.get("volumes") or ():
         if not volume.get("name"):
             return "a volume has no `name`"
-        if "hostPath" in volume and not volume["hostPath"].get("path"):
+        if (path := volume.get("hostPath")) is not None and not path.get("path"):
             return f"the volume {volume['name']} has no `path`"
         names.add(volume["name"])
     for container in spec["containers"]:

@@ -8,6 +8,7 @@ from math import inf
 
 import yaml
 
+from upgrader.adopt.client_addresses import secure_port
 from upgrader.adopt.endpoints import count_endpoints, publish_fixed_endpoint, wait_for_endpoints
 from upgrader.adopt.facts import ADOPTED, MANIFESTS, at_version, flags_of
 from upgrader.adopt.listeners import read_listeners
@@ -99,7 +100,7 @@ class StaticPods:
         if content is None:
             return  # retired already
         flags = flags_of(first_document(content)["spec"]["containers"][0])
-        port = int(flags.get("secure-port", ("6443",))[-1])
+        port = secure_port(flags)
         listeners = read_listeners(self.hosts, host)
         # The static pod itself is one that listens on all addresses.
         if listeners.on_all(port) > 1:

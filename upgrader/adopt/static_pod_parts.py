@@ -8,6 +8,7 @@ network).
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -15,7 +16,7 @@ from upgrader.adopt.client_addresses import given_address
 from upgrader.adopt.facts import MANIFESTS, ControllerFacts, StaticPod
 from upgrader.adopt.manifest_fields import unknown
 from upgrader.adopt.volumes import innermost_mount
-from upgrader.contract.flags import is_true
+from upgrader.contract.flags import is_true, number
 from upgrader.contract.variables import seen_words
 from upgrader.errors import Blocked
 
@@ -95,6 +96,10 @@ _USERS = frozenset({"fsGroup", "runAsGroup", "runAsNonRoot", "runAsUser", "suppl
 """What of a securityContext says as whom the pod runs."""
 _PATH = tuple(f"{root}/{name}" for root in ("", "/usr", "/usr/local") for name in ("bin", "sbin"))
 """Where a container's programs are looked for, unless its image says otherwise."""
+_PORTS = range(1, 2**16)
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
+"""As all names of the components' flags are."""
+_ISSUER = "service-account-issuer"
 _SYSTEM = "kube-system"
 _ELECTION = "leader-elect"
 _LEADERS = ("kube-controller-manager", "kube-scheduler")
@@ -106,6 +111,7 @@ def check_static_pods(controllers: Iterable[ControllerFacts]) -> None:
     for controller in controllers:
         for component, static in controller.active.items():
             _check_name(controller.host.name, static)
+            _check_flag_names(controller.host.name, static)
             _check_election(controller.host.name, static)
             _check_fields(controller.host.name, static)
             _check_paths(controller.host.name, static)
@@ -117,6 +123,7 @@ def check_static_pods(controllers: Iterable[ControllerFacts]) -> None:
                 )
             if component == "kube-apiserver":
                 _check_listener(controller.host.name, static)
+                _check_issuers(controller.host.name, static)
 
 
 def _check_name(host: str, static: StaticPod) -> None:
@@ -129,6 +136,19 @@ def _check_name(host: str, static: StaticPod) -> None:
             "kubeadm names it; nothing was changed",
             remedy="Correct `metadata.name` and `metadata.namespace` there; the kubelet then restarts that pod.",
         )
+
+
+def _check_flag_names(host: str, static: StaticPod) -> None:
+    """The charts accept no other names; their schema's error would be about values that are in no file yet."""
+    for name in static.flags:
+        if not _NAME.fullmatch(name):
+            raise Blocked(
+                f"{static.component}'s static pod on {host} has --{name}, which isn't the name of a flag: names have "
+                "lower-case letters, digits and dashes; nothing was changed",
+                remedy="Correct it in the static pod, on every controller, as --feature-gates for --featureGates; the "
+                "kubelet then restarts the pod. If kubeadm has it from `extraArgs` in ConfigMap "
+                f"{_SYSTEM}/kubeadm-config, correct it there, too.",
+            )
 
 
 def _check_election(host: str, static: StaticPod) -> None:
@@ -159,7 +179,7 @@ def _check_fields(host: str, static: StaticPod) -> None:
 def _check_listener(host: str, static: StaticPod) -> None:
     """Once no variable is left in them: kube-apiserver ends at a port or an address that is none."""
     port = static.flags.get("secure-port", ("6443",))[-1]
-    wrong = [] if port.isdecimal() else [("secure-port", port, "a port")]
+    wrong = [] if (number(port) or 0) in _PORTS else [("secure-port", port, "a port")]
     for name in ("bind-address", "advertise-address"):
         given = given_address(static.flags, name)
         if given and not _is_address(given):
@@ -169,6 +189,20 @@ def _check_listener(host: str, static: StaticPod) -> None:
             f"{static.component}'s static pod on {host} has --{name}={given}, which isn't {what}: kube-apiserver can't "
             "start with it; nothing was changed",
             remedy="Correct it in the static pod; the kubelet then restarts it.",
+        )
+
+
+def _check_issuers(host: str, static: StaticPod) -> None:
+    """kube-apiserver v1.22 and later ends without one, with an empty one, and with the same one twice."""
+    given = static.flags.get(_ISSUER, ())
+    twice = [each for place, each in enumerate(given) if each in given[:place]]
+    wrong = f"no --{_ISSUER}" if not given else f"an empty --{_ISSUER}" if "" in given else ""
+    if wrong or twice:
+        raise Blocked(
+            f"{static.component}'s static pod on {host} has {wrong or f'--{_ISSUER}={twice[0]} twice'}: kube-apiserver "
+            "can't start with that; nothing was changed",
+            remedy=f"Set --{_ISSUER} there, on every controller, once for each issuer, and the one that signs first. "
+            "kubeadm's is https://kubernetes.default.svc.cluster.local. Tokens of other issuers are invalid.",
         )
 
 

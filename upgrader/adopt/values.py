@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from upgrader.adopt.addon_parts import addon_values
+from upgrader.adopt.client_addresses import secure_port
 from upgrader.adopt.dns_service import traffic_distribution
 from upgrader.adopt.facts import KubeadmFacts, StaticPod, flags_of
 from upgrader.adopt.proxy_kubeconfig import proxy_server
@@ -84,7 +85,7 @@ def _api_server(facts: KubeadmFacts, api: StaticPod, version: str, addresses: tu
         "kubernetesVersion": version,
         "replicas": len(addresses),
         "image": image_values(api.image, version),
-        "port": int(_flag(api, "secure-port", "6443")),
+        "port": secure_port(api.flags),
         "extraAddresses": list(facts.client_addresses),
         **({"etcd": {"servers": servers}} if (servers := etcd_servers(api)) else {}),
         "network": {"serviceSubnet": _services(api)},

@@ -44,9 +44,9 @@ class Mounted:
     @property
     def source(self) -> Mapping[str, Any]:
         """The volume without its name; of a hostPath the path alone, as its type says only who makes it."""
-        if "hostPath" in self.volume:
-            return {"hostPath": str(self.volume["hostPath"].get("path")).rstrip("/")}
-        return {key: value for key, value in self.volume.items() if key != "name"}
+        if (path := self.volume.get("hostPath")) is not None:
+            return {"hostPath": str(path.get("path")).rstrip("/")}
+        return {key: value for key, value in self.volume.items() if key != "name" and value is not None}
 
     def same(self, other: Mounted) -> bool:
         """Whether the other shows the same at the same place, to be written or not."""
@@ -74,7 +74,7 @@ def extra_volumes(
     for each in missing_mounts(static, chart, pki, by_file):
         old = str(each.volume["name"])
         name = f"adopted-{old}" if old in taken else old
-        volumes[name] = {**each.volume, "name": name}
+        volumes[name] = {key: value for key, value in each.volume.items() if value is not None} | {"name": name}
         mounts.append({**each.mount, "name": name})
     return {"extraVolumes": list(volumes.values()), "extraVolumeMounts": mounts} if mounts else {}
 

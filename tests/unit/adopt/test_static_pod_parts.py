@@ -11,8 +11,11 @@ import yaml
 
 from testkit.fakes.hosts import FakeHosts
 from tests.unit.adopt.kubeadm_pods import FLAGS, kubeadm_facts, kubeadm_pod, volume
+from upgrader.adopt.client_addresses import ApiPod
 from upgrader.adopt.facts import MANIFESTS, read_controllers
 from upgrader.adopt.static_pod_parts import check_static_pods
+from upgrader.adopt.values import base_values
+from upgrader.adopt.volumes import extra_volumes, innermost_mount
 from upgrader.errors import Blocked
 from upgrader.model.cluster import Cluster, Host
 
@@ -199,7 +202,15 @@ def test_a_resource_by_a_wrong_name(component: str) -> None:
 
 @pytest.mark.parametrize(
     ("flag", "value"),
-    [("secure-port", ""), ("secure-port", "https"), ("bind-address", "localhost"), ("advertise-address", "node-1")],
+    [
+        ("secure-port", ""),
+        ("secure-port", "https"),
+        ("secure-port", "0"),
+        ("secure-port", "65536"),
+        ("secure-port", "08443"),
+        ("bind-address", "localhost"),
+        ("advertise-address", "node-1"),
+    ],
 )
 def test_an_address_that_is_none(flag: str, value: str) -> None:
     """kube-apiserver ends at it, so the file was changed since, or never worked: it is named, and no traceback."""
@@ -207,6 +218,66 @@ def test_an_address_that_is_none(flag: str, value: str) -> None:
     with pytest.raises(Blocked, match=f"static pod on controller-1 has --{flag}={value}, which isn't ") as caught:
         check_static_pods(kubeadm_facts(pod).controllers)
     assert "Correct it" in caught.value.remedy
+
+
+@pytest.mark.parametrize("port", ["0x1A0B", "6_667", "0o15013", "015013"])
+def test_a_port_in_gos_spelling(port: str) -> None:
+    """kube-apiserver starts with it, at that port; the chart gets the number."""
+    pod = kubeadm_pod("kube-apiserver", {"secure-port": port})
+    check_static_pods(kubeadm_facts(pod).controllers)
+    assert base_values(kubeadm_facts(pod), ("10.0.0.1",), {})["kube-apiserver"]["port"] == 6667
+    assert ApiPod(Host("controller-1", "10.0.0.1"), pod.flags).port == 6667
+
+
+_ISSUER = "service-account-issuer"
+
+
+@pytest.mark.parametrize(
+    ("issuers", "words"),
+    [
+        ((), f"no --{_ISSUER}"),
+        (("",), f"an empty --{_ISSUER}"),
+        (("https://a", ""), f"an empty --{_ISSUER}"),
+        (("https://a", "https://b", "https://a"), f"--{_ISSUER}=https://a twice"),
+    ],
+)
+def test_an_issuer_with_which_kube_apiserver_does_not_start(issuers: tuple[str, ...], words: str) -> None:
+    """Manifests of years ago have none. It is named, instead of a traceback, or an error about the chart's values."""
+    flags = [f"--{name}={value}" for name, value in FLAGS["kube-apiserver"].items() if name != _ISSUER]
+    command = ["kube-apiserver", *flags, *(f"--{_ISSUER}={each}" for each in issuers)]
+    pod = kubeadm_pod("kube-apiserver", container={"command": command})
+    with pytest.raises(Blocked, match=f"kube-apiserver's static pod on controller-1 has {words}: ") as caught:
+        check_static_pods(kubeadm_facts(pod).controllers)
+    assert "nothing was changed" in caught.value.message and f"--{_ISSUER}" in caught.value.remedy
+
+
+@pytest.mark.parametrize("component", FLAGS)
+@pytest.mark.parametrize("name", ["featureGates", "log.level", "Authorization.Mode"])
+def test_a_flag_by_a_name_that_no_component_has(component: str, name: str) -> None:
+    """`featureGates` in kubeadm's `extraArgs`: the chart's schema refuses it, and names a value that isn't there."""
+    pod = kubeadm_pod(component, words=[f"--{name}=X: true"])
+    with pytest.raises(Blocked, match=f"{component}'s static pod on controller-1 has --{name}, ") as caught:
+        check_static_pods(kubeadm_facts(pod).controllers)
+    assert "lower-case letters" in caught.value.message and "kubeadm-config" in caught.value.remedy
+
+
+def test_a_volume_without_a_source_is_an_empty_folder(tmp_path: Path) -> None:
+    """`hostPath: null` is as if the line weren't there, for the kubelet and for the API: an emptyDir."""
+    pods = [
+        kubeadm_pod("kube-apiserver", {}, ({"name": "x", **source}, {"name": "x", "mountPath": "/x"}))
+        for source in ({"hostPath": None}, {})
+    ]
+    given = []
+    for pod in pods:
+        hosts = FakeHosts()
+        hosts.files["controller-1", f"{MANIFESTS}/kube-apiserver.yaml"] = pod.manifest
+        at = Host("controller-1", "10.0.0.1")
+        controllers = read_controllers(hosts, Cluster(tmp_path, tmp_path, "", tmp_path, (at,)))
+        check_static_pods(controllers)
+        given.append(extra_volumes(pod, {"volumes": [], "containers": []}, "/etc/kubernetes/pki"))
+        assert innermost_mount(pod, "/x/y") is None
+    assert given[0] == given[1]
+    assert {"name": "x"} in given[0]["extraVolumes"]
 
 
 def test_every_field_of_a_mount_is_known() -> None:
@@ -274,7 +345,7 @@ def test_flags_of_another_form(words: list[str]) -> None:
 @pytest.mark.parametrize("folder", ["/usr/local/bin/", "/usr/bin/", "/sbin/", ""])
 def test_a_program_in_a_folder_of_path_is_found(folder: str) -> None:
     """The chart starts it by its name."""
-    pod = kubeadm_pod("kube-apiserver", container={"command": [f"{folder}kube-apiserver", "--v=2"]})
+    pod = kubeadm_pod("kube-apiserver", container={"command": [f"{folder}kube-apiserver", f"--{_ISSUER}=x"]})
     check_static_pods(kubeadm_facts(pod).controllers)
 
 
