@@ -40,7 +40,7 @@ def check_advertised(controllers: Sequence[ControllerFacts], addresses: Sequence
             shared = sum(_same(advertised, each) for each in found.values()) > 1
             raise Blocked(
                 f"kube-apiserver on {controller.host.name} advertises {advertised}, but its node's InternalIP is "
-                f"{address}: pods would use that address for the API, and other nodes may not reach it",
+                f"{address}: pods would use that address for the API, and other nodes might not reach it",
                 remedy=(_OF_NONE if is_loopback(advertised) else _OF_SEVERAL if shared else _OF_ONE).format(advertised),
             )
 

@@ -21,10 +21,10 @@ __all__ = ["migrate_storage"]
 def migrate_storage(folder: Path, yes: bool, take_over: bool) -> None:
     """Rewrite every object in the current storage version, once a minor upgrade is known to be good.
 
-    Objects stay in etcd in the version that they were written in, which a later minor may no longer read. This updates
-    each object without a change, one after the other; conflicts are fine. In each CustomResourceDefinition, only the
-    storage version remains in status.storedVersions. If it is interrupted, run it again. Afterwards, an earlier upgrade
-    from another minor can't be rolled back.
+    Objects stay in etcd in the version that they were written in, which a later minor might not read. This updates each
+    object without a change, one after the other; conflicts are fine. In each CustomResourceDefinition, only the storage
+    version remains in status.storedVersions. If it is interrupted, run it again. Afterwards, an earlier upgrade from
+    another minor can't be rolled back.
 
     Exit codes: 0 done, 2 wrong usage or files, 3 blocked, 5 manual action required (objects that were not migrated are
     listed), 6 another run holds the lock, 130 interrupted.

@@ -93,7 +93,7 @@ def _versions(step: PlannedEtcd, servers: Mapping[str, EtcdServer]) -> Iterator[
             "etcd-image.older",
             "error",
             f"etcd {planned} is older than the running version: {_shown(newer)}",
-            "An older etcd may not be able to read the data.",
+            "An older etcd might not be able to read the data.",
             "Set etcd.image in upgrader.yaml to a newer image.",
         )
     behind = {name: version for name, version in found.items() if planned.minors_after(version) > 1}

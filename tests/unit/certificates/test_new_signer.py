@@ -224,7 +224,7 @@ def test_kubelet_gets_another_and_the_one_before(controller: Controller, monkeyp
         patch.setattr(kubelet_certificate, "restart", lambda: (_ for _ in ()).throw(Failed("no systemd")))
         with pytest.raises(Failed, match="no systemd"):
             authority.kubelet(str(controller.pki), "one", certificate, key)
-    assert "may not have read" in authority.look(str(controller.pki))["late"]
+    assert "might not have read" in authority.look(str(controller.pki))["late"]
     authority.kubelet(str(controller.pki), "two", certificate, key)
     assert authority.look(str(controller.pki))["late"] == "" and controller.restarts == 1
     assert controller.by()["kubelet-client-current.pem"] == NEW_PRINT and controller.current.is_symlink()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.words import INSTEAD, LEFT, count, found, shrunk, too_many
+from scripts.words import IN_MESSAGES, INSTEAD, LEFT, count, found, shrunk, too_many
 
 
 @pytest.mark.parametrize(
@@ -39,6 +39,36 @@ def test_what_commands_print_is_no_prose(tmp_path: Path) -> None:
     page.write_text("Nobody.\n\n```text\nwhoever\n```\n\n- as in\n  ```console\n  $ mend\n  ```\n  `put back`\n")
     module.write_text('"""Whoever calls."""\nnobody = f"nobody but {1}"  # astray\n')
     assert found(page) == {"nobody": 1} and found(module) == {"whoever": 1, "nobody": 1}
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("its user may not list pods", "may not"),
+        ("which it may no longer read", "may not"),
+        ("the run has begun", "begun"),
+        ("it is written anew", "anew"),
+        ("whether it installs updates is unknown", "is unknown"),
+        ("whether {} still exists can't be read", "is unknown"),
+        ("its kubeconfig leads to another cluster", "kubeconfig leads to"),
+    ],
+)
+def test_each_word_of_messages_is_found(text: str, word: str) -> None:
+    """In any form."""
+    assert count(text, IN_MESSAGES) == {word: 1}
+
+
+def test_plain_sentences_of_messages_pass() -> None:
+    """A field of a template, a possibility with both its sides, and the same facts in their usual order."""
+    text = "`step.begun` may or may not be set, and it is unknown whether it was. It can't be read, which is fine."
+    assert not count(text, IN_MESSAGES)
+
+
+def test_words_of_messages_are_allowed_in_docstrings(tmp_path: Path) -> None:
+    """Only what users read counts: no key of one word, no assertion's remark."""
+    module = tmp_path / "module.py"
+    module.write_text('"""What has begun."""\nkey = {"begun": f"{key} may\\nnot"}\nassert key, "it may not be"\n')
+    assert found(module) == {"may not": 1}
 
 
 def test_code_may_go_on_in_the_next_line(tmp_path: Path) -> None:

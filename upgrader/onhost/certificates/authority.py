@@ -38,7 +38,7 @@ def look(folder: str) -> dict[str, Any]:
     made, kept = new_authority.made(_NEW), new_authority.made(_OLD)
     late = "the kubelet has not read its kubeconfig since it changed" if is_late(places.kubelet_conf) else ""
     if not late and kubelet_certificate.unread(_CLIENT):
-        late = "the kubelet may not have read its certificate since it changed"
+        late = "the kubelet might not have read its certificate since it changed"
     return {
         "files": trust_files.read(places),
         "signs": signs(folder),

@@ -29,7 +29,7 @@ def step_problem(installed: str, wanted: str) -> str:
     if not new:
         return f"{wanted} is not a version such as 2.1.4"
     if new < old:
-        return f"{wanted} is older than {installed}, and may not be able to read its containers"
+        return f"{wanted} is older than {installed}, and might not be able to read its containers"
     if old < (1, 7) and new >= (2,):
         # A shim of 2.x leaves no file `address`, without which 1.6 takes its container for dead, and deletes it.
         return f"after a rollback, {installed} would end the containers that {wanted} has started: upgrade to 1.7 first"
