@@ -39,10 +39,10 @@ def check_dns_probes(deployment: KubeObject | None, rendered: str) -> None:
     for probe, plugin, port in _ASKED if corefile is not None else ():
         if not container.get(probe) and port not in _ports(corefile or "", plugin, port):
             raise Blocked(
-                f"Deployment kube-system/coredns has no {probe}, and the Corefile has no plugin `{plugin}` at port "
-                f"{port} of the pod's address, which the chart's {probe} asks; nothing was changed",
-                remedy=f"In the block of `.:53`, add a line with `{plugin}` alone, or remove the address from the one "
-                "that is there: kubectl -n kube-system edit configmap coredns. Or set `coredns.enabled: false` in "
+                f"Deployment kube-system/coredns has no {probe}, and its Corefile has no plugin `{plugin}` that "
+                f"listens on port {port} of the pod's address, as the chart's {probe} needs; nothing was changed",
+                remedy=f"In the block of `.:53`, add the line `{plugin}`, or remove the address from the existing "
+                "line: kubectl -n kube-system edit configmap coredns. Or set `coredns.enabled: false` in "
                 "values/kubernetes.yaml: adoption and upgrades then leave CoreDNS unchanged.",
             )
 

@@ -123,7 +123,7 @@ class KubeadmFacts:
         except UsageError as error:
             raise Blocked(
                 f"ConfigMap {_SYSTEM}/kubeadm-config: kubernetesVersion: {error.message}; nothing was changed",
-                remedy="Write the version that runs, such as v1.36.3, which kubeadm takes from there: kubectl -n "
+                remedy="Set it to the running version, such as v1.36.3, because kubeadm reads it there: kubectl -n "
                 f"{_SYSTEM} edit configmap kubeadm-config",
             ) from error
         return f"v{text.removeprefix('v')}"
@@ -248,7 +248,7 @@ def _static_pods(hosts: Hosts, host: Host, folder: str) -> Mapping[str, StaticPo
 def _no_manifest(host: Host, folder: str, component: str, why: str) -> Blocked:
     return Blocked(
         f"{host.name}: {folder}/{component}.yaml is not a manifest of a static pod{why}; nothing was changed",
-        remedy="Correct it. What the kubelet says of it: journalctl -u kubelet",
+        remedy="Correct it. To see the kubelet's error: journalctl -u kubelet",
     )
 
 

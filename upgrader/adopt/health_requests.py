@@ -38,11 +38,11 @@ def check_anonymous(controllers: Iterable[ControllerFacts], chosen: Mapping[str,
         if flags.get(_TOKENS, ("",))[-1] and not is_true(allowed):
             raise Blocked(
                 f"kube-apiserver's static pod on {controller.host.name} has --{_TOKENS} and "
-                f"--anonymous-auth={allowed}: the chart's HAProxy couldn't check kube-apiserver. It needs anonymous "
-                "requests, or a token file of its own, and kube-apiserver reads only one such file; nothing was "
-                "changed",
-                remedy=f"Remove one of the two flags on every controller: --{_TOKENS}, which the chart then uses for "
-                "HAProxy's check, or --anonymous-auth. To restrict anonymous requests to /livez and /readyz, use "
+                f"--anonymous-auth={allowed}: the chart's HAProxy couldn't check kube-apiserver. For its check, "
+                "HAProxy needs anonymous requests or its own token file, and kube-apiserver reads only one such file; "
+                "nothing was changed",
+                remedy=f"On every controller, remove either --{_TOKENS} (the chart then sets it for HAProxy's check) "
+                "or --anonymous-auth. To restrict anonymous requests to /livez and /readyz, use "
                 f"`anonymous.conditions` in a file of --{_FLAG}.",
             )
 
@@ -62,12 +62,12 @@ def check_health_requests(hosts: Hosts, controllers: Iterable[ControllerFacts], 
         path = on_host(mount, inside)
         if refused := _refused(hosts.read(controller.host, path) or b""):
             raise Blocked(
-                f"{controller.host.name}: {path} (`anonymous`), which --{_FLAG} names, refuses anonymous requests for "
-                f"{' and '.join(refused)}: HAProxy's check has no token here (`health.token: false`, as kube-apiserver "
-                "reads only one --token-auth-file), so it would never succeed; nothing was changed",
+                f"{controller.host.name}: {path} (`anonymous`), which --{_FLAG} names, rejects anonymous requests for "
+                f"{' and '.join(refused)}. HAProxy's check would never succeed, because it has no token "
+                "(`health.token: false`, as kube-apiserver reads only one --token-auth-file); nothing was changed",
                 remedy="Allow them on every controller, as `anonymous: {enabled: true, conditions: [{path: /livez}, "
-                "{path: /readyz}]}`. Or let the check have a token: remove --token-auth-file from the static pods, and "
-                "`health.token` from values/kube-apiserver.yaml.",
+                "{path: /readyz}]}`. Or give HAProxy's check a token: remove --token-auth-file from the static pods, "
+                "and `health.token` from values/kube-apiserver.yaml.",
             )
 
 

@@ -25,8 +25,8 @@ def about_leaders_addresses(facts: KubeadmFacts) -> str:
     labels = " or ".join(f"`component: {name}`" for name in found)
     return (
         f"{' and '.join(found)} will listen on port{'s' if len(found) > 1 else ''} {ports} of the pods' own addresses, "
-        "and no longer of the controllers'. If monitoring asks for metrics at a controller's address, have it ask the "
-        f"pods: a Service that selects {labels} finds them."
+        "and no longer of the controllers'. If Prometheus scrapes a controller's address, let it scrape the pods "
+        f"instead: a Service that selects {labels} finds them."
     )
 
 

@@ -79,8 +79,8 @@ class _Names:
         if other is None:
             return ""
         return (
-            f"{name} has another address on {other.name}. Names in `controlPlane.hostAliases` have one for all pods, "
-            "which would then depend on one controller."
+            f"{name} resolves to another address on {other.name}, but `controlPlane.hostAliases` sets one address for "
+            "all pods, which would then depend on one controller."
         )
 
     def _found(self, host: Host, name: str, service: str) -> frozenset[str]:
@@ -106,8 +106,7 @@ def leaders_servers(
                     f"{controller.host.name}: {flag} is {url}, which the chart's pod can't reach, as it doesn't use "
                     "the host network; nothing was changed",
                     remedy="Remove it from the static pod, on every controller: without it, the kubeconfig's server "
-                    "is used. If kubeadm has it from `extraArgs` in ConfigMap kube-system/kubeadm-config, remove it "
-                    "there, too.",
+                    "is used. If `extraArgs` in ConfigMap kube-system/kubeadm-config sets it, remove it there, too.",
                 )
             _check_resolved(known, controller.host, flag, name, url)
         for path, server in _servers(hosts, controller):
@@ -217,7 +216,7 @@ def _check_lease(controller: ControllerFacts, path: str, config: Mapping[str, An
     if election.get("leaderElect") is False and "leader-elect" not in flags:
         raise Blocked(
             f"{controller.host.name}: {path} has `leaderElection.leaderElect: false`: without leader election, "
-            f"{_SCHEDULER}'s static pod and the chart's would act at once; nothing was changed",
+            f"{_SCHEDULER}'s static pod and the chart's pod would be active at the same time; nothing was changed",
             remedy="Remove it from the file, on every controller, and restart the static pods.",
         )
     for key, flag, own in _LEASE:

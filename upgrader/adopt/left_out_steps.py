@@ -43,10 +43,10 @@ class LeaveOutStep(OneWay):
         """Not where it is back by now: its kubelet would be left with a control plane that nothing replaces."""
         node = self.kube.get(_NODES, self.host.name)
         if node is None or not is_unreachable(node):
+            what = "no longer a node of the cluster" if node is None else "no longer down"
             raise StepFailed(
-                f"controller {self.host.name} is {'no node any more' if node is None else 'no longer down'}; it was "
-                "not left out",
-                remedy="Run this again: it begins with the cluster as it is now.",
+                f"controller {self.host.name} is {what}; it was not left out",
+                remedy="Run the same command again: it starts from the cluster's current state.",
             )
         mark = LeftOut.of(node) or self.mark  # of an interruption, or of a return in which it went down again
         mark_left_out(self.kube, self.host.name, mark.in_phase("leaving"), labelled=False)

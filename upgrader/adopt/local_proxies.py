@@ -38,7 +38,7 @@ def check_local_proxies(controllers: Iterable[ControllerFacts], values: Mapping[
                 name = _given(used, names)
                 if name not in chosen and is_loopback(_host(used.get(name, ""))):
                     raise Blocked(
-                        f"{controller.host.name}: {component}'s static pod has the variable {name}, which leads to a "
+                        f"{controller.host.name}: {component}'s static pod has the variable {name}, which names a "
                         "loopback address: the chart's pod can't reach a proxy there, because it doesn't use the host "
                         "network; nothing was changed",
                         remedy=f"Set `{section}.extraEnv.{name}` in values/kubernetes.yaml to an address of the proxy "

@@ -67,8 +67,8 @@ def _misnamed(host: Host, path: str, component: str) -> Blocked:
 def _link(host: Host, path: str, target: str) -> Blocked:
     aside = f"{_ASIDE}/{PurePosixPath(path).name}"
     return Blocked(
-        f"{host.name}: {path} is a symbolic link to {target}: adoption moves it to another folder and back, where a "
-        "link may lead nowhere; nothing was changed",
+        f"{host.name}: {path} is a symbolic link to {target}: adoption moves it to another folder and back, which "
+        "could break the link; nothing was changed",
         remedy=f"Replace it with the file: cp {shlex.quote(target)} {aside} && mv {aside} {MANIFESTS}",
     )
 

@@ -72,7 +72,7 @@ class UninstallStep:
 
     def summary(self) -> str:
         back = (
-            "; restores what it had taken over from kubeadm, with its present images and configuration"
+            "; restores the objects that it took over from kubeadm, with their current images and configuration"
             if self.took_over
             else ""
         )

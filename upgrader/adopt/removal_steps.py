@@ -216,8 +216,8 @@ class LeaveEtcdStep(OneWay):
     name: str = "etcd"
 
     def summary(self) -> str:
-        which = f"member {self.member.member}" if self.member.member else "its member, already removed,"
-        return f"remove {which} of {self.host.name} from etcd; members left: {self.member.left}"
+        which = f"member {self.member.member}" if self.member.member else "the member (already removed)"
+        return f"remove {which} of {self.host.name} from etcd; remaining members: {self.member.left}"
 
     def apply(self, note: Callable[[str], None]) -> None:
         if self.member.successor and self.pods:
@@ -226,7 +226,7 @@ class LeaveEtcdStep(OneWay):
                 change_members(self.hosts, self.host, "lead", self.member.successor)
                 note(f"{self.host.name}: etcd's leadership was handed over")
             except HostError as error:
-                note(f"{error.message}; the others elect a leader")
+                note(f"{error.message}; the other members elect a leader")
         if self.member.member:
             said = retry(self.clock, self._remove, pause=_until_settled, seconds=_SETTLED_SECONDS)
             note(f"etcd's member {self.member.member} of {self.host.name}: {said}")

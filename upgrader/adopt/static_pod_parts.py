@@ -158,7 +158,7 @@ def _check_election(host: str, static: StaticPod) -> None:
             f"{static.component}'s static pod on {host} has --{_ELECTION}={elects}: without leader election, two pods "
             "would be active whenever the chart's pod is replaced, and its standby pod would always be active, too",
             remedy="Remove the flag from the static pod, on every controller: leader election is on by default. If "
-            "kubeadm has it from `extraArgs` in ConfigMap kube-system/kubeadm-config, remove it there, too.",
+            "`extraArgs` in ConfigMap kube-system/kubeadm-config sets it, remove it there, too.",
         )
     if static.component in _LEADERS:
         for key, own in (("name", static.component), ("namespace", "kube-system")):
@@ -220,8 +220,8 @@ def _check_paths(host: str, static: StaticPod) -> None:
         for part in (part for value in values for part in value.split(",")):
             if "/" in part and not part.startswith("/") and innermost_mount(static, f"/{part}"):
                 raise Blocked(
-                    f"{static.component}'s static pod on {host} has --{name}={part}, which doesn't begin with a slash: "
-                    "adoption takes over only files with a whole path; nothing was changed",
+                    f"{static.component}'s static pod on {host} has --{name}={part}, which is not an absolute path: "
+                    "adoption takes over only files that are named by one; nothing was changed",
                     remedy=f"Write /{part} there, on every controller; the kubelet then restarts the pod.",
                 )
 
@@ -231,9 +231,9 @@ def other_lease(found: str, component: str) -> Blocked:
     return Blocked(
         f"{found}: the chart's pods, the gates and the pod-checkpointer use Lease kube-system/{component}; nothing was "
         "changed",
-        remedy="Two instances with different Leases would act at once. So first stop it on all controllers: move its "
-        f"manifest, /etc/kubernetes/manifests/{component}.yaml, to another folder. Then remove the setting everywhere, "
-        "also from ConfigMap kube-system/kubeadm-config, and move the manifests back.",
+        remedy="Two instances with different Leases would both be active. So first stop it on all controllers: move "
+        f"its manifest, /etc/kubernetes/manifests/{component}.yaml, to another folder. Then remove the setting "
+        "everywhere, also from ConfigMap kube-system/kubeadm-config, and move the manifests back.",
     )
 
 

@@ -27,11 +27,11 @@ def _check(corefile: str, *probes: str, **metadata: Any) -> None:
         (
             ".:53 {\n    health\n    forward . 9.9.9.9\n}\n",
             ("livenessProbe",),
-            "no readinessProbe, .*`ready` at port 8181",
+            "no readinessProbe, .*`ready` that listens on port 8181",
         ),
         (".:53 {\n    # ready\n    health\n}\n", ("livenessProbe",), "no readinessProbe"),
         (".:53 {\n    ready :8182\n    health\n}\n", ("livenessProbe",), "no readinessProbe"),
-        (".:53 {\n    ready\n}\n", ("readinessProbe",), "no livenessProbe, .*`health` at port 8080"),
+        (".:53 {\n    ready\n}\n", ("readinessProbe",), "no livenessProbe, .*`health` that listens on port 8080"),
         (".:53 {\n    ready\n    health 0.0.0.0:8081 {\n        lameduck 5s\n    }\n}\n", (), "no livenessProbe"),
         (".:53 {\n    ready\n    health 127.0.0.1:8080\n}\n", ("readinessProbe",), "no livenessProbe"),
         (".:53 {\n    ready [::1]:8181\n    health\n}\n", (), "no readinessProbe"),

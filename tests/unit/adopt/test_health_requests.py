@@ -52,7 +52,7 @@ def _checked(helm: HelmAdapter, flags: dict[str, str], text: str, own: dict[str,
 )
 def test_a_check_that_could_never_succeed_is_refused(helm: HelmAdapter, text: str, paths: str) -> None:
     """Before anything changes: with a token file of the operator's own, HAProxy's check is anonymous."""
-    words = rf"^controller-1: /srv/own/authentication.yaml .* refuses anonymous requests for {paths}: .*nothing was"
+    words = rf"^controller-1: /srv/own/authentication.yaml .* rejects anonymous requests for {paths}. .*nothing was"
     with pytest.raises(Blocked, match=words) as caught:
         _checked(helm, _FLAG | _TOKENS, text)
     assert "/livez" in caught.value.remedy and "--token-auth-file" in caught.value.remedy
@@ -60,7 +60,7 @@ def test_a_check_that_could_never_succeed_is_refused(helm: HelmAdapter, text: st
 
 def test_so_it_is_without_a_token_by_the_operators_values(helm: HelmAdapter) -> None:
     """`health.token: false` of their own, as scanners object to the chart's token file, is the same."""
-    with pytest.raises(Blocked, match="refuses anonymous requests for /livez and /readyz"):
+    with pytest.raises(Blocked, match="rejects anonymous requests for /livez and /readyz"):
         _checked(helm, _FLAG, _OFF, {"health": {"token": False}})
 
 
@@ -87,7 +87,7 @@ def test_tokens_of_ones_own_without_anonymous_requests_are_refused(helm: HelmAda
     known = kubeadm_facts(kubeadm_pod("kube-apiserver", flags))
     with pytest.raises(Blocked, match=f"on controller-1 has --token-auth-file and --anonymous-auth={off}: ") as caught:
         derive_values(known, ("10.0.0.1",), {}, helm, charts_folder())
-    assert "Remove one of the two flags on every controller" in caught.value.remedy
+    assert "On every controller, remove either --token-auth-file" in caught.value.remedy
     for name in flags:
         alone = {key: value for key, value in flags.items() if key != name}
         derive_values(kubeadm_facts(kubeadm_pod("kube-apiserver", alone)), ("10.0.0.1",), {}, helm, charts_folder())

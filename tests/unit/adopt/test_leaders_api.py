@@ -204,7 +204,7 @@ def test_no_alias_is_proposed_for_a_name_that_leads_each_controller_to_itself() 
     second = replace(first, host=Host("controller-2", "10.0.0.2"))
     with pytest.raises(Blocked, match=r"controller-1: .* is only in /etc/hosts") as caught:
         leaders_servers(hosts, [first, second], ["10.0.0.1", "10.0.0.2"], ())
-    assert caught.value.remedy.startswith("apiserver.cluster.local has another address on controller-2.")
+    assert caught.value.remedy.startswith("apiserver.cluster.local resolves to another address on controller-2, but")
     assert "So use an address there, on every controller: its node's own" in caught.value.remedy
 
 

@@ -177,9 +177,7 @@ def test_a_path_without_its_beginning(component: str) -> None:
     """
     secrets = volume("secrets", "/srv/secrets", at="/etc/secrets")
     pod = kubeadm_pod(component, {"token-auth-file": "etc/secrets/tokens.csv"}, secrets)
-    words = (
-        r"static pod on controller-1 has --token-auth-file=etc/secrets/tokens\.csv, which doesn't begin with a slash"
-    )
+    words = r"static pod on controller-1 has --token-auth-file=etc/secrets/tokens\.csv, which is not an absolute path"
     with pytest.raises(Blocked, match=words) as caught:
         check_static_pods(kubeadm_facts(pod).controllers)
     assert "/etc/secrets/tokens.csv" in caught.value.remedy

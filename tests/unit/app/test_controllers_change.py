@@ -463,7 +463,7 @@ def test_new_controller_that_refuses_the_health_check(place: Place, monkeypatch:
     }
     values = {"extraArgs": {"authentication-config": config}, "health": {"token": False}}
     monkeypatch.setattr(new_controllers, "_api_values", lambda _: values)
-    with pytest.raises(Blocked, match=f"{LAST}: {config} .* refuses anonymous requests"), place.adoption():
+    with pytest.raises(Blocked, match=f"{LAST}: {config} .* rejects anonymous requests"), place.adoption():
         pass
 
 
