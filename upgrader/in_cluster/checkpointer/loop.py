@@ -113,7 +113,7 @@ class Loop:
         failures += [s.trouble for s in disk.values() if s.trouble]
         node = self.observer.observe(disk)
         self._log_change("complaints", "; ".join(node.complaints))
-        self._log_change("ignored pods, which may not have a checkpoint", ", ".join(node.ignored))
+        self._log_change("ignored pods, which are not allowed to have a checkpoint", ", ".join(node.ignored))
         self._history = advance(self._history, node.seen, disk, self.settings.ready_for)
         inventories = {w: s.inventory(node.images) for w, s in disk.items()}
         plan = decide(self._history, node.seen.parents, inventories, self.settings)

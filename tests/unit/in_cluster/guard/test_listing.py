@@ -59,7 +59,7 @@ def tells(match: str) -> Callable[[Api], Awaitable[None]]:
 
 def test_a_list_that_continues_with_the_page_just_read_is_given_up() -> None:
     """A proxy or an aggregated API server that drops `continue` answers the first page for ever, with its token."""
-    match = "GET /api/v1/namespaces/shop/pods: the list has no end: it continues with the page that was just read"
+    match = "GET /api/v1/namespaces/shop/pods: the list has no end: the API server returned the same page twice"
     assert pages(lambda *_: (["a"], "again"), tells(match)) == ["", "again"]
 
 
@@ -74,7 +74,7 @@ def test_a_list_of_ever_more_empty_pages_is_given_up(in_pages: int, monkeypatch:
     """An empty page counts as a full one: each may be followed by others. Also where no pages were asked for."""
     monkeypatch.setattr(module, "_IN_PAGES", in_pages)
     monkeypatch.setattr(module, "_MOST_OBJECTS", 2000)
-    match = "the list has no end: it continues after 2,000 objects"
+    match = "the list has no end: there are more pages after 2,000 objects"
     assert len(pages(lambda _, number: ([], f"token-{number}"), tells(match))) == 4
 
 

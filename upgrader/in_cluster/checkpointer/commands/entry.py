@@ -80,7 +80,7 @@ def _parser() -> argparse.ArgumentParser:
         type=_seconds,
         default=Settings.release_after,
         metavar="S",
-        help="how long API and parent must be back before a standby pod is deactivated",
+        help="how long the API and the workload's own pod must be back before a standby pod is deactivated",
     )
     run.add_argument(
         "--keep", type=_count, default=Settings.keep, metavar="N", help="good generations to keep for each workload"

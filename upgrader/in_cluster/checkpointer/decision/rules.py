@@ -172,7 +172,7 @@ def _manifest(
 ) -> tuple[int | None, str]:
     """The generation to have in place, and why."""
     if inventory.policy is Policy.ALWAYS:
-        return _own(inventory, first, history, settings), "the checkpointer's own standby pod is always there"
+        return _own(inventory, first, history, settings), "the checkpointer's own standby pod always runs"
     if not inventory.active:
         start = _start(workload, inventory, history, settings)
         return (first.number, start) if start else (None, "in reserve")

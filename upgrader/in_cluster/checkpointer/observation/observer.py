@@ -217,7 +217,7 @@ class Observer:
                 if self.api.owner(kind, workload.namespace, workload.name) is None:
                     gone.add(workload)
             except ApiError as error:
-                complaints.append(f"{workload}: whether it still exists can't be read: {error}")
+                complaints.append(f"{workload}: it is unknown whether it still exists: {error}")
         return frozenset(gone)
 
     def _barred(self, disk: Mapping[Workload, StoredWorkload]) -> dict[Workload, str]:
@@ -228,9 +228,9 @@ class Observer:
             if _is_own(stored):
                 continue
             if not self.scope.allows(workload):
-                barred[workload] = "`namespaces` and `workloads` allow no checkpoint of it"
+                barred[workload] = "`namespaces` and `workloads` don't allow it to have a checkpoint"
             elif workload in others:
-                barred[workload] = "another static pod of this node has its name"
+                barred[workload] = "another static pod on this node has the same name"
         return barred
 
     def _unneeded(
@@ -253,7 +253,7 @@ class Observer:
                 if self._idle(workload, stored) and self._replaced(workload, stored, barred):
                     found.add(workload)
             except ApiError as error:
-                complaints.append(f"{workload}: whether it is still needed here can't be read: {error}")
+                complaints.append(f"{workload}: it is unknown whether it is still needed here: {error}")
         return frozenset(found)
 
     def _idle(self, workload: Workload, stored: StoredWorkload) -> bool:
@@ -318,7 +318,7 @@ class Observer:
         except Refused as error:
             problem = (error.reason, str(error))
         except (ApiError, RuntimeUnknown) as error:
-            complaints.append(f"{workload}: what its pod refers to can't be read: {error}")
+            complaints.append(f"{workload}: the objects that its pod refers to can't be read: {error}")
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             # A field that Kubernetes got later than this code knows of must not keep the other workloads from a standby
             # pod.

@@ -42,7 +42,7 @@ def unready(pod: Pod, instances: int = 1) -> str:
         except (OSError, http.client.HTTPException, ValueError) as error:
             why = str(error) or type(error).__name__
         if why:
-            return f"the readiness probe of container {container['name']}, asked at {host}:{port}: {why}"
+            return f"the readiness probe of container {container['name']} at {host}:{port}: {why}"
     return ""
 
 

@@ -64,7 +64,7 @@ def _families(report: Report | None, counters: Counters, now: float) -> Iterator
     yield _gauge("pending_pods", "Pods with the annotation that have no current checkpoint.", {(): len(report.pending)})
     yield _gauge(
         "ignored_pods",
-        "Pods with the annotation that are ignored, because they may not have a checkpoint.",
+        "Pods with the annotation that are ignored, because they are not allowed to have a checkpoint.",
         {(): report.ignored},
     )
     yield _gauge("down_copies", "Standby pods that should run and do not stay up.", {(): len(report.down)})

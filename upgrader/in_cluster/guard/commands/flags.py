@@ -171,7 +171,7 @@ def _parser() -> argparse.ArgumentParser:
     flag("roles", "roles", _roles, (), text, metavar="ROLE,…")
     text = "what holds rollouts and downscales: the Lease of an active upgrade, kube-system/upgrader (run), or none"
     flag("hold", "hold", str, "none", text, choices=("run", "none"), metavar="none")
-    text = "how long a pod may take to answer that it is prepared for shutdown"
+    text = "how long a pod may take to answer the request to prepare for shutdown"
     flag("pods.client-timeout", "pods_timeout_seconds", _duration, 5.0, text, metavar="5s")
     text = "domain of the cluster's DNS, for the Host header of requests to pods"
     flag("kubernetes.cluster-domain", "cluster_domain", str, "cluster.local.", text, metavar="cluster.local.")

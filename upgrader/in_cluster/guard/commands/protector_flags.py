@@ -47,11 +47,11 @@ def add_flags(flag: Callable[..., None], seconds: Callable[[str], float]) -> Non
     flag("protector.protected-selector", "protected", _selector, Selector.parse(own), text, metavar=own)
     text = "selector of the cell's pods to count; other pods take no memory"
     flag("protector.pod-selector", "pod_labels", _query, "", text, metavar="SELECTOR")
-    text = "default of how many allowed deletions may be uncounted at a time; 0: any number"
+    text = "default limit of allowed deletions that are not counted yet; 0: no limit"
     flag("protector.max-concurrent-lag", "max_lag", _count, 0, text, metavar="0")
-    text = "default of how many of these deletions are recorded one by one"
+    text = "default limit of these deletions that are recorded one by one"
     flag("protector.compact-threshold", "compact", _count, 100, text, metavar="100")
-    text = "default of how long after its change a pod is counted at the latest"
+    text = "default limit of the time from a change of a pod until it is counted"
     flag("protector.aggregation-rate", "rate", seconds, 1.0, text, metavar="1s")
 
 

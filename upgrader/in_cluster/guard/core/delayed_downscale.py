@@ -104,7 +104,7 @@ def calls(which: StatefulSet, wanted: int, delay: Delay, cluster_domain: str) ->
     Raises `NotScaled` if the set has too many.
     """
     if which.replicas > MOST_PODS:
-        raise NotScaled(f"{which.name} has {which.replicas} replicas, more than the {MOST_PODS} whose pods guard asks")
+        raise NotScaled(f"{which.name} has {which.replicas} replicas, more than the {MOST_PODS} that guard can prepare")
     first, staying = which.first_ordinal, min(wanted, which.replicas)
     everyone = [endpoint(which, ordinal, delay.url, cluster_domain) for ordinal in range(first, first + which.replicas)]
     return Calls(post=tuple(everyone[staying:]), delete=tuple(everyone[:staying]))

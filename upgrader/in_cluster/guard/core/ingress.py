@@ -135,8 +135,8 @@ def refuse_foreign_keys(which: IngressDaemonSet, allowed: Collection[str]) -> No
         if key and key not in allowed:
             told = ", ".join(sorted(allowed)) or "none"
             raise InvalidIngress(
-                f"{name} has the key {key[:317]!r}, which guard may not write on Nodes (allowed: {told}); to "
-                "allow it, set -ingress.node-annotation, or the chart's ingress.nodeAnnotations"
+                f"{name} has the key {key[:317]!r}, which guard is not allowed to set on Nodes (allowed: {told}); "
+                "to allow it, set -ingress.node-annotation, or the chart's ingress.nodeAnnotations"
             )
 
 

@@ -149,7 +149,7 @@ def _preparation(
     asked = []
     for each in going:
         if (there := running.get(each.pod)) and there.terminating:
-            why = "terminates, so it can't be prepared for shutdown, and another one may take its place"
+            why = "is terminating, so it can't be prepared for shutdown, and another one may take its place"
             return deny(FORBIDDEN, f"{subject}{each.pod} {why}")
         if there:
             asked.append(each)

@@ -275,7 +275,7 @@ class Aggregator:
                 raise ApiAway("this replica may have lost leadership") from error
             content = status(protector, before)
             await self._core.replace(POD_PROTECTORS, {**item, "status": content}, key[0], subresource="status")
-            LOG.warning("a PodProtector's status is written anew", extra={"of": "/".join(key), "reason": str(error)})
+            LOG.warning("a PodProtector's status was rewritten", extra={"of": "/".join(key), "reason": str(error)})
 
     def _aggregate(
         self, protector: Protector, read: Mapping[str, Pod | None], listed: Mapping[str, Pod] | None = None

@@ -38,7 +38,7 @@ async def tell(
         def late(pod: str) -> Reply:
             if pod in asked:
                 return Reply(0, error=f"no answer within {now - asked[pod]:.1f} s")
-            return Reply(0, error=f"not asked within {seconds:.1f} s: requests to other pods had their turn first")
+            return Reply(0, error=f"no request was sent within {seconds:.1f} s: requests to other pods came first")
 
         return {pod: task.result() if task.done() else late(pod) for pod, task in tasks.items()}
     finally:

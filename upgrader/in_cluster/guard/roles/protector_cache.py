@@ -51,7 +51,7 @@ class Unreadable:
     def __str__(self) -> str:
         remedy = "correct it, or delete it"
         if self.status:
-            remedy = "the aggregator writes its status anew, a minute after its last change"
+            remedy = "the aggregator rewrites its status a minute after its last change"
         return f"PodProtector {self.namespace}/{self.name} can't be read: {self.why}; {remedy}"
 
 

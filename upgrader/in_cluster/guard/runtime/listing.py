@@ -68,11 +68,11 @@ async def _pages(
         objects += max(limit or _LARGEST_PAGE, len(page.items))
         why = ""
         if page.token == token:
-            why = "it continues with the page that was just read"
+            why = "the API server returned the same page twice"
         elif not begun.isdisjoint(first):
             why = f"a page begins with {first[0]}, as an earlier one does"
         elif objects >= _MOST_OBJECTS:
-            why = f"it continues after {_MOST_OBJECTS:,} objects"
+            why = f"there are more pages after {_MOST_OBJECTS:,} objects"
         if why:
             raise ApiAway(f"GET {resource.path(namespace)}: the list has no end: {why}")
         token = page.token

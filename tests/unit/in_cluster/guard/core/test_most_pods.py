@@ -27,7 +27,7 @@ def test_a_set_that_never_had_so_many_pods_is_not_prepared(replicas: int) -> Non
     """
     found = endpoints(of(replicas), replicas, 0, "cluster.local")
     assert found == f"it has {replicas} pods to notify, more than 10000"
-    with pytest.raises(NotScaled, match=f"db has {replicas} replicas, more than the 10000 whose pods guard asks"):
+    with pytest.raises(NotScaled, match=f"db has {replicas} replicas, more than the 10000 that guard can prepare"):
         calls(of(replicas), 0, DELAY, "cluster.local")
 
 

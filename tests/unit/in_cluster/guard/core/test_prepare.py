@@ -255,7 +255,7 @@ def test_a_pod_that_terminates_cannot_be_prepared() -> None:
     """
     pods = (*changed(members(A), f"{A}-2", terminating=True), *members(B))
     for ran in (3, 2):
-        assert _refused(_decide(pods=pods, ever_ran=ran)).startswith(f"{A}-2 terminates, so it can't be prepared")
+        assert _refused(_decide(pods=pods, ever_ran=ran)).startswith(f"{A}-2 is terminating, so it can't be prepared")
 
 
 @pytest.mark.parametrize(
