@@ -64,27 +64,29 @@ def rehearse(
     redacted: bool,
     output: Output,
 ) -> None:
-    """Try the target's kube-apiserver on a copy of this cluster's data, beside the version that runs.
+    """Try the target's kube-apiserver on a copy of this cluster's data, and compare it with the running version.
 
-    `rehearse copy` writes what a lab needs to be like this cluster, for an upgrade, a rollback and a power cut there.
+    `rehearse copy` writes a file from which a lab like this cluster can be made, to try an upgrade, a rollback and a
+    power cut there.
 
-    On a controller, a snapshot of etcd is restored twice; both versions of kube-apiserver serve a copy, with today's
-    and with the planned flags, in a systemd unit without a network. Every object is read at every version, and updated
-    and created again as a dry run. A request that only the target refuses is a finding. The copies are
-    removed at the end.
+    On a controller, a snapshot of etcd is restored twice. In a systemd unit without a network, the running version of
+    kube-apiserver serves one copy with its current flags, and the target serves the other with the planned flags. Every
+    object is read at every version, and updated and created again as a dry run. A request that only the target rejects
+    is a finding. The copies are removed at the end.
 
-    Changes nothing in the cluster, and holds its lock meanwhile. Only names and reasons leave the controller. The
+    Changes nothing in the cluster, but holds its lock until the end. Only names and reasons leave the controller. The
     controller needs 2.25 GiB of free memory, free disk space, and the target's image.
 
-    With --audit-log, the clients' requests are compared as well. Names of clients stay on this machine.
+    With --audit-log, the clients' requests are compared as well. The clients' names stay on this machine.
 
-    With `--on`, that host needs the same, and systemd and containerd. It gets the restored snapshot, and the files that
-    flags name, such as encryption keys, until the rehearsal ends. They pass through the memory of this machine.
+    With --on, HOST needs the same memory, disk space and image, and also systemd and containerd. Until the rehearsal
+    ends, HOST has the restored snapshot and the files that flags name, such as encryption keys. They pass through the
+    memory of this machine.
 
-    With `--here`, this machine needs the same, and no controller does anything. What is newer than the backup, such as
-    objects and keys, is not tried, and the record of the rehearsal is as old as the backup.
+    With --here, this machine needs all of these, and nothing runs on a controller. Objects and keys that are newer
+    than the backup are not tested, and the record of the rehearsal is as old as the backup.
 
-    Exit codes: 0 no difference, 2 wrong usage or files, 3 the target refuses something, something could not be
+    Exit codes: 0 no difference, 2 wrong usage or files, 3 the target rejects something, something could not be
     compared, or a controller or HOST failed, 5 the API or Helm failed, 6 another run holds the lock.
     """
     if context.invoked_subcommand is not None:
@@ -99,14 +101,14 @@ def rehearse(
             if given is not None:
                 raise UsageError(
                     f"{option} has no meaning for `rehearse {context.invoked_subcommand}`",
-                    remedy=f"Leave {option} out.",
+                    remedy=f"Omit {option}.",
                 )
         return
     if on is not None and here is not None:
-        raise UsageError("--on and --here name two machines", remedy="Choose one of them.")
+        raise UsageError("--on and --here can't be combined", remedy="Choose one of them.")
     if (here is None) != (identity is None):
         raise UsageError(
-            "--here BACKUP and --identity FILE need each other",
+            "--here BACKUP and --identity FILE must be used together",
             remedy="Give both: FILE is the private key for the backup, as for `upgrader restore`.",
         )
     folder: Path = context.obj

@@ -24,15 +24,15 @@ def print_rehearsal(rehearsed: Rehearsed, stream: TextIO | None = None) -> None:
     versions = f"{current} → {_version(rehearsed.target, rehearsed.target_emulates)}, on {where}"
     out.print("\n", Text.assemble((" Rehearsal ", "bold"), versions), "\n", sep="")
     if rehearsed.backup_taken is not None:
-        out.print(f" The data is of a backup of {rehearsed.backup_taken:%F %R %Z}. What is newer was not tried.\n")
+        out.print(f" The data is of a backup of {rehearsed.backup_taken:%F %R %Z}. Later changes were not tested.\n")
     if rehearsed.emulated_first is not None:
         out.print(
-            " The target was tried as it runs after `upgrader finalize`. Its emulation of "
-            f"{minor_text(rehearsed.emulated_first)} before that was not tried.\n"
+            " The target was tested as it runs after `upgrader finalize`, and not while it emulates "
+            f"{minor_text(rehearsed.emulated_first)}.\n"
         )
     if rehearsed.findings:
         show(out, draw_findings(rehearsed.findings))
-        out.print("\n", draw_verdict(rehearsed.findings, "not like today", "like today"), sep="")
+        out.print("\n", draw_verdict(rehearsed.findings, "different from today", "the same as today"), sep="")
     elif counts:
         out.print(Text(" ✔ the target reads and writes every object as the running version does", style="green"))
     if counts:
@@ -46,11 +46,11 @@ def print_rehearsal(rehearsed: Rehearsed, stream: TextIO | None = None) -> None:
             out.print(f" {counts['requests']:,} kinds of requests in the audit log were compared")
         if counts.get("unserved"):
             out.print(
-                f" {counts['unserved']:,} kinds were not: the running version does not serve them on the copy, such as "
-                "those of aggregated APIs"
+                f" {counts['unserved']:,} kinds were not compared: the running version does not serve them on the "
+                "copy (such as those of aggregated APIs)"
             )
         if counts["unproven"]:
-            out.print(f" {counts['unproven']:,} of them prove nothing: the running version refuses them, too")
+            out.print(f" {counts['unproven']:,} of them prove nothing: the running version rejects them, too")
     out.print()
 
 

@@ -171,7 +171,7 @@ def test_a_machine_that_can_not_rehearse_is_told_before_anything_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither the folder nor the backup: with each reason, and with what else is possible."""
-    monkeypatch.setattr(rehearsal, "unsuited", lambda: iter(("it runs Darwin, and not Linux",)))
+    monkeypatch.setattr(rehearsal, "unsuited", lambda: iter(("it runs Darwin instead of Linux",)))
     monkeypatch.setattr(rehearsal, "open_session", lambda *_: pytest.fail("nothing may be read"))
     with pytest.raises(UsageError, match="--here: this machine can't rehearse: it runs Darwin") as caught:
         rehearse(tmp_path, PLAN.target, FrontEnd(), here="backup")  # type: ignore[arg-type]

@@ -189,7 +189,7 @@ class Api:
     ) -> tuple[int, bytes]:
         status, text = self._retried(method, path, sent, form, most)
         if _is_busy(status, text):
-            raise Failed(f"the {self.name} kube-apiserver has no time: it answers {status} again and again")
+            raise Failed(f"the {self.name} kube-apiserver is overloaded: it keeps answering {status}")
         return status, text
 
     def _retried(

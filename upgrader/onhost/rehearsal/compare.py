@@ -124,7 +124,7 @@ class Comparison:
                 self._releases(pool, Manifests(self._requests, before, after, skipped), before)
         if self.counts["objects"] and not self._of_copy:
             raise Failed(
-                "the running version serves none of the copy's objects, but only what it has made at its start: check "
+                "the running version serves none of the copy's objects, only those that it created at its start: check "
                 "its --etcd-prefix. Nothing was compared"
             )
 

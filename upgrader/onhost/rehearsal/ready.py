@@ -64,10 +64,10 @@ def _starting(folder: str) -> bool:
 def unsuited() -> Iterator[str]:
     """Why no rehearsal can run here, whatever it is of: each reason."""
     if sys.platform != "linux":
-        yield f"it runs {platform.system()}, and not Linux"
+        yield f"it runs {platform.system()} instead of Linux"
         return
     if os.geteuid():
-        yield "upgrader is not root here, so it can't start a systemd unit with a network of its own"
+        yield "upgrader is not root here, so it can't start a systemd unit with a private network"
     if not os.path.isdir(_SYSTEMD) or shutil.which("systemd-run") is None:
         yield "systemd does not run this host, or has no systemd-run"
 

@@ -109,7 +109,7 @@ def _manifest_gone(found: Difference) -> Finding:
 
 
 def _manifest_unread(found: Difference) -> Finding:
-    title = "manifests in Helm's records can't be read, so they were not tried"
+    title = "manifests in Helm's records can't be read, so they were not tested"
     remedy = (
         "Check them with `helm get manifest`: each document needs a kind, an apiVersion, and metadata in block style."
     )
@@ -117,7 +117,7 @@ def _manifest_unread(found: Difference) -> Finding:
 
 
 def _changed(found: Difference) -> Finding:
-    title = f"the target reads other values in {found.resource}, or none"
+    title = f"the target reads different values in {found.resource}, or none"
     remedy = "Check that clients of these fields work with the target's values, and without the missing ones."
     return Finding("rehearsal.changed", "warning", title, f"{found.objects}. Fields: {found.reason}", remedy)
 
@@ -150,12 +150,15 @@ def _unproven(found: Difference) -> Finding:
     request = found.what.partition("-")[2]
     what = f"update the status of any {found.resource}" if request == "status" else f"{request} any {found.resource}"
     title = f"the running version refuses to {what}, so this was not compared"
-    remedy = "Fix what the error names: it fails today, too. If that is intended, try such an object on a test cluster."
+    remedy = (
+        "Fix the cause in the error: the request already fails today. If that is intended, try such an object on a "
+        "test cluster."
+    )
     return Finding("rehearsal.unproven", "unknown", title, f"{found.objects}. It says: {found.reason}", remedy)
 
 
 def _conversion(found: Difference) -> Finding:
-    title = f"{found.resource} are converted by a webhook, so they were not tried"
+    title = f"{found.resource} are converted by a webhook, so they were not tested"
     remedy = "Check with the webhook's vendor that it supports the target."
     return Finding("rehearsal.conversion", "unknown", title, found.objects, remedy)
 
@@ -167,26 +170,26 @@ def _nested(found: Difference) -> Finding:
 
 
 def _parameters(found: Difference) -> Finding:
-    title = f"{found.resource} have parameters that no server had here, so what they decide was not compared"
-    remedy = "Try objects that these policies select on a test cluster: in a rehearsal, they have no parameters."
+    title = f"{found.resource} have parameters, which a rehearsal lacks, so their decisions were not compared"
+    remedy = "On a test cluster, try objects that these policies select."
     return Finding("rehearsal.parameters", "unknown", title, found.objects, remedy)
 
 
 def _kms(_: Difference) -> Finding:
-    title = "a KMS plugin encrypts this cluster's data, so nothing was tried"
-    remedy = "A rehearsal never asks the plugin for keys. Try the target on a test cluster with the same objects."
+    title = "a KMS plugin encrypts this cluster's data, so nothing was tested"
+    remedy = "A rehearsal never calls the plugin. Try the target on a test cluster with the same objects."
     return Finding("rehearsal.kms", "unknown", title, "", remedy)
 
 
 def _unlisted(found: Difference) -> Finding:
     title = f"the running version can't read {found.resource} either, so they were not compared"
-    remedy = "Fix what the error names: it fails today, too."
+    remedy = "Fix the cause in the error: the request already fails today."
     return Finding("rehearsal.unlisted", "unknown", title, found.reason, remedy)
 
 
 def _unfinished(found: Difference) -> Finding:
     title = f"not all {found.resource} were compared, because the time ran out"
-    remedy = "Rehearse when that machine has more processor time."
+    remedy = "Rehearse again when that machine is less busy."
     return Finding("rehearsal.unfinished", "unknown", title, "", remedy)
 
 

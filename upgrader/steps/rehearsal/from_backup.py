@@ -29,7 +29,7 @@ __all__ = ["BackupRehearsal"]
 
 _MOST_BYTES = 1 << 20
 """Of a file that a flag names."""
-_ANOTHER = "Take a new backup, or leave --here out, to rehearse on a controller. Nothing was started."
+_ANOTHER = "Take a new backup, or omit --here, to rehearse on a controller. Nothing was started."
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class BackupRehearsal:
         if missing := sorted(wanted - files.keys()):
             raise BackupRefused(
                 f"{self.backup.path} lacks files of {manifest.member} that kube-apiserver's flags name: "
-                f"{', '.join(missing)}. A backup has files of /etc/kubernetes, and encryption configurations",
+                f"{', '.join(missing)}. A backup contains only /etc/kubernetes and encryption configurations",
                 remedy=_ANOTHER,
             )
         admission = {path for server in servers.values() for path in server.admission}
@@ -91,7 +91,7 @@ class BackupRehearsal:
             if names_files(files[path].decode(errors="replace")):
                 raise BackupRefused(
                     f"{path} names other files, which only a rehearsal on a controller can read",
-                    remedy="Leave --here out. Nothing was started.",
+                    remedy="Omit --here, to rehearse on a controller. Nothing was started.",
                 )
         return _Read(manifest, files)
 

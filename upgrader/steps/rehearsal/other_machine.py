@@ -21,7 +21,7 @@ def refuse_controller(hosts: Hosts, controllers: Iterable[Host], machine: Host, 
     own = _machine_id(its, machine)
     if not own:
         raise HostError(
-            f"{machine.name}: {_MACHINE_ID} is missing or empty, so it can't be told from a controller",
+            f"{machine.name}: {_MACHINE_ID} is missing or empty, so upgrader can't tell whether this is a controller",
             remedy="Nothing was copied. Make one on that machine: systemd-machine-id-setup.",
         )
     for controller in controllers:
@@ -31,9 +31,9 @@ def refuse_controller(hosts: Hosts, controllers: Iterable[Host], machine: Host, 
             continue
         if same:
             raise HostError(
-                f"{machine.name} is the controller {controller.name}: both have the same {_MACHINE_ID}. {option} is "
-                "for a machine that is none",
-                remedy=f"Nothing was copied. Leave {option} out, to rehearse on a controller. If they are two "
+                f"{machine.name} is the controller {controller.name}: both have the same {_MACHINE_ID}. {option} "
+                "needs a machine that is not a controller",
+                remedy=f"Nothing was copied. Omit {option}, to rehearse on a controller. If they are two "
                 f"machines, one is a clone: remove {_MACHINE_ID} on {machine.name}, then run systemd-machine-id-setup "
                 "there.",
             )

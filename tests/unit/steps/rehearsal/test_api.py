@@ -213,7 +213,7 @@ def test_a_server_that_stays_busy_has_not_refused_an_object(
             partial(asked.page, PODS, ""),
         ):
             connections.answers = [busy] * 10
-            with pytest.raises(Failed, match=f"the target kube-apiserver has no time: it answers {busy[0]} again and"):
+            with pytest.raises(Failed, match=f"the target kube-apiserver is overloaded: it keeps answering {busy[0]}"):
                 request()
 
 

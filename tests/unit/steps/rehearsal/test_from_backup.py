@@ -232,7 +232,7 @@ def test_a_machine_that_is_a_controller_is_refused(site: Site) -> None:
     site.here.files[HERE.name, "/etc/machine-id"] = b"controller-2"
     with pytest.raises(HostError, match=r"^this machine is the controller controller-2") as caught:
         site.run()
-    assert "Leave --here out" in caught.value.remedy and not site.did
+    assert "Omit --here" in caught.value.remedy and not site.did
 
 
 def test_a_backup_that_is_replaced_meanwhile_gives_no_result(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -120,7 +120,7 @@ def test_why_a_server_does_not_start_is_told(processes: Processes, tmp_path: Pat
 
 
 EXITED = r"^etcd-target exited with code 3, as it does when its disk is full"
-KILLED = r"was killed \(signal 9\), as the kernel does when memory runs out: it had [\d,]+ MiB, and all .* 2,048 MiB"
+KILLED = r"was killed \(signal 9\), as happens when memory runs out: it used [\d,]+ MiB, and all .* 2,048 MiB"
 
 
 class SlowProcesses(Processes):
@@ -170,7 +170,7 @@ def test_a_target_that_is_as_slow_as_the_running_version_is_waited_for(
 
 def test_a_server_that_is_killed_at_its_start_is_no_finding(processes: Processes, tmp_path: Path) -> None:
     """It ran out of memory, which says nothing about the target."""
-    with pytest.raises(Failed, match=f"the target kube-apiserver {KILLED} together. Rehearse where more memory"):
+    with pytest.raises(Failed, match=f"the target kube-apiserver {KILLED}. Rehearse where more memory"):
         started(processes, server(tmp_path, "kill -9 $$"))
 
 

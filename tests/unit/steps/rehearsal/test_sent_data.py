@@ -203,7 +203,7 @@ def test_a_machine_that_can_have_no_unit_is_told_why(
     assert "upgrader is not root here" in machine.missing(capsys)
     monkeypatch.setattr("sys.platform", "darwin")
     monkeypatch.setattr("platform.system", lambda: "Darwin")
-    assert list(ready.unsuited()) == ["it runs Darwin, and not Linux"]
+    assert list(ready.unsuited()) == ["it runs Darwin instead of Linux"]
 
 
 def test_an_image_is_pulled_where_the_registry_is_known(
