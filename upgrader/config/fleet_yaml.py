@@ -65,11 +65,11 @@ class SelectorSection(Section):
 
 
 class SoakSection(Section):
-    """What must be so before the next stage begins."""
+    """What must be true before the next stage starts."""
 
     duration: Duration = Field(
         alias="for",
-        description="How long it lasts after the stage's last run. Then each upgraded cluster must answer with the "
+        description="How long the soak lasts after the stage's last run. Then each upgraded cluster must report the "
         "target version.",
         examples=["24h"],
     )
@@ -77,26 +77,26 @@ class SoakSection(Section):
         0,
         ge=0,
         description="How many requests for objects an API server of each upgraded cluster must have answered since the "
-        "cluster's run ended, by its own metrics. Not counted: 401, 403, 429 and 5xx, watches and connections, Leases, "
-        "probes. The metrics don't distinguish users from controllers and kubelets, which also send requests in an "
-        "idle cluster. With several controllers, only one of them is asked. If it wasn't asked within an hour of the "
-        "run's end, and hasn't restarted since, requests count from the first time that it is asked.",
+        "cluster's run ended, according to its metrics. Not counted: 401, 403, 429 and 5xx, watches and connections, "
+        "Leases, probes. The metrics don't distinguish users from controllers and kubelets, which also send requests "
+        "in an idle cluster. With several controllers, only one API server is queried. If it wasn't queried within an "
+        "hour after the run, and hasn't restarted since, requests are counted from the first query on.",
         examples=[10000],
     )
     gates: list[Text] = Field(
         default=[],
         description="Names of metric gates in the `upgrader.yaml` of each of the stage's clusters. From the end of a "
         "cluster's run until the soak has ended, they are queried every minute, from where `upgrader fleet run` runs. "
-        "The soak doesn't end while one of them doesn't pass. If one hasn't passed by its `deadline`, no further run "
-        "begins until you use `upgrader fleet retry` or `skip` for that cluster.",
+        "The soak doesn't end while a gate doesn't pass. If a gate hasn't passed by its `deadline`, no further run "
+        "starts until you use `upgrader fleet retry` or `skip` for that cluster.",
         examples=[["api-errors"]],
     )
     restart: bool = Field(
         False,
         description="Whether a pod is restarted in each upgraded cluster once the stage's runs have ended: one of "
-        "kube-scheduler or kube-controller-manager that isn't the leader, of two or more. It is evicted, and the soak "
-        "doesn't end before all pods of its Deployment are ready again. As for runs, windows, exclusions, "
-        "`maxConcurrency` and `domains` apply.",
+        "kube-scheduler or kube-controller-manager that isn't the leader, of two or more. The pod is evicted, and the "
+        "soak doesn't end before all pods of its Deployment are ready again. Windows, exclusions, `maxConcurrency` and "
+        "`domains` apply to these restarts as they do to runs.",
     )
 
 
@@ -107,8 +107,8 @@ class ApprovalGateSection(Section):
 
 
 class MaxFailuresSection(Section):
-    """How many clusters of the stage may have failed while others still begin: numbers, or percentages of the stage's
-    clusters, which are rounded down.
+    """How many clusters of the stage may have failed while further runs still start: numbers, or percentages of the
+    stage's clusters, which are rounded down.
     """
 
     blocked: NodeShare | None = Field(default=None, description="A check blocked the run; nothing was changed.")
@@ -124,10 +124,12 @@ class MaxFailuresSection(Section):
 
 
 class OnUnreachableSection(Section):
-    """What becomes of a cluster whose API doesn't answer before its run."""
+    """What happens to a cluster whose API doesn't answer before its run."""
 
     wait: Duration = Field(
-        default=48 * 3600.0, description="How long requests to it are repeated before `then` applies.", examples=["48h"]
+        default=48 * 3600.0,
+        description="How long requests to its API are retried before `then` applies.",
+        examples=["48h"],
     )
     then: Literal["skip", "stop"] = Field(
         default="stop",
@@ -139,8 +141,8 @@ class StageSection(Section):
     """Clusters that are upgraded after those of the stages before."""
 
     name: Name = Field(description="The stage's name.")
-    selector: SelectorSection = Field(description="Its clusters; none may be in two stages.")
-    before: list[ApprovalGateSection] = Field(default=[], description="What it waits for.")
+    selector: SelectorSection = Field(description="The stage's clusters. No cluster may be in two stages.")
+    before: list[ApprovalGateSection] = Field(default=[], description="What must happen before the stage starts.")
     max_concurrency: NodeShare = Field(
         default=1,
         validate_default=True,
@@ -149,7 +151,7 @@ class StageSection(Section):
     )
     max_failures: MaxFailuresSection = MaxFailuresSection()
     on_unreachable: OnUnreachableSection = OnUnreachableSection()
-    soak: SoakSection | None = Field(default=None, description="What must hold before the next stage begins.")
+    soak: SoakSection | None = Field(default=None, description="What must be true before the next stage starts.")
 
 
 class DomainsSection(Section):
@@ -157,25 +159,27 @@ class DomainsSection(Section):
 
     label: Text = Field(description="The label that names a cluster's domain; each cluster must have it.")
     one_at_a_time: bool = Field(
-        default=True, description="Whether clusters of two domains are never upgraded at the same time."
+        default=True, description="Whether all clusters that are upgraded at the same time must be in the same domain."
     )
 
 
 class WindowSection(Section):
-    """A maintenance window: runs begin only while it is open, and with enough time for a rollback; those that have
-    begun finish.
+    """A maintenance window: runs start only while it is open, and only if enough time for a rollback is left. A
+    run that has started continues after the window's end.
     """
 
-    selector: SelectorSection = Field(description="Its clusters. A cluster without a window may begin at any time.")
-    cron: Text = Field(description="When it opens, in local time: minute, hour, day, month, day of the week.")
-    duration: Duration = Field(description="How long it is open, in elapsed time.", examples=["4h"])
+    selector: SelectorSection = Field(
+        description="The window's clusters. Runs of clusters without a window may start at any time."
+    )
+    cron: Text = Field(description="When the window opens, in local time: minute, hour, day, month, day of the week.")
+    duration: Duration = Field(description="How long the window is open, in elapsed time.", examples=["4h"])
     time_zone: Text = Field(description="An IANA time zone, such as `Europe/Berlin`.")
 
 
 class ExclusionSection(Section):
-    """Days on which no run begins, whatever windows say."""
+    """Days on which no run starts, even in a window."""
 
-    selector: SelectorSection = Field(default=SelectorSection(), description="Its clusters.")
+    selector: SelectorSection = Field(default=SelectorSection(), description="The clusters. Empty: all.")
     first: Day = Field(alias="from", description="The first day.")
     last: Day = Field(alias="to", description="The last day, which is excluded too.")
     time_zone: Text = Field(description="An IANA time zone, such as `Europe/Berlin`.")
@@ -193,7 +197,7 @@ class FleetObservabilitySection(Section):
         "`fleet.yaml`. Empty: nowhere.",
     )
     pushgateway: HttpSection | None = Field(
-        default=None, description="The Pushgateway that they are pushed to. Paths are relative to `fleet.yaml`."
+        default=None, description="The Pushgateway that metrics are pushed to. Paths are relative to `fleet.yaml`."
     )
 
     def at(self, folder: Path) -> ObservabilitySettings:
@@ -246,11 +250,11 @@ class FleetSpec(Section):
     exclude: list[Name] = Field(default=[], description="Clusters of the inventory that are in no stage.")
     domains: DomainsSection | None = Field(default=None, description="Failure domains.")
     windows: list[WindowSection] = Field(default=[], description="Maintenance windows.")
-    exclusions: list[ExclusionSection] = Field(default=[], description="Days on which no run begins.")
+    exclusions: list[ExclusionSection] = Field(default=[], description="Days on which no run starts.")
     expected_run: Duration = Field(
         default=1800.0,
-        description="The expected duration of a run. A run begins only if the window has twice that time left, because "
-        "of a possible rollback; more, if runs of the campaign took longer.",
+        description="The expected duration of a run. A run starts only if the window has twice that time left, because "
+        "of a possible rollback, or more if runs of the campaign took longer.",
         examples=["30m"],
     )
     kubeconfig_exec: list[Text] = Field(

@@ -216,7 +216,7 @@ class Questions:
         try:
             used = kubeconfig_of(folder, self.commands, self.environ)
         except UpgraderError as error:
-            reason = f"it is unknown to which cluster its kubeconfig leads: {error.message}"
+            reason = f"it is unknown which cluster its kubeconfig points to: {error.message}"
             raise _Wrong("identity", f"{reason} {error.remedy}".strip()) from error
         if used.pinned != approved.kubeconfig:
             raise self._changed("the server, CA, command or a file in its kubeconfig has changed", cluster)
@@ -240,7 +240,7 @@ class Questions:
         except ApiError as error:
             return Found("unreachable", error.message, used)
         except UpgraderError as error:
-            return Found("identity", f"it is unknown to which cluster its kubeconfig leads: {error.message}")
+            return Found("identity", f"it is unknown which cluster its kubeconfig points to: {error.message}")
         if other := other_cluster(answer, cluster):
             return Found("identity", other)
         # Before it begins: a folder that knows none of them couldn't tell its run from an earlier one.

@@ -134,7 +134,7 @@ def other_cluster(answer: Answer, cluster: FleetCluster) -> str:
     """That it isn't the inventory's cluster that has answered; "" if it is."""
     if answer.uid == cluster.uid:
         return ""
-    said = f"its kubeconfig leads to the cluster with the UID {answer.uid}; the inventory has {cluster.uid}"
+    said = f"its kubeconfig points to the cluster with the UID {answer.uid}; the inventory has {cluster.uid}"
     return f"{cluster.place}{said}"
 
 

@@ -126,9 +126,9 @@ class JobsExecutor:
             raise UsageError("the management cluster has no namespace kube-system, whose UID identifies it")
         if known not in ("", uid):
             raise Blocked(
-                f"the kubeconfig of the management cluster leads to the cluster with the UID {uid}; the campaign's "
-                f"Jobs are on the one with the UID {known}",
-                remedy=f"Use the kubeconfig of that one. {way_out(known)}",
+                f"the kubeconfig of the management cluster points to the cluster with the UID {uid}, but the "
+                f"campaign's Jobs are on the cluster with the UID {known}",
+                remedy=f"Use the kubeconfig of that cluster. {way_out(known)}",
             )
         for each in self.fleet.clusters:
             if each.uid == uid:

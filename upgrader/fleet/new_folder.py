@@ -83,13 +83,13 @@ def propose_fleet(
     doing("")
     if unknown:
         raise Blocked(
-            f"it is unknown which clusters these folders lead to: {first_few(unknown)}; nothing was written",
+            f"it is unknown which clusters these folders are for: {first_few(unknown)}; nothing was written",
             remedy="Fix their kubeconfigs, or move their folders away. To allow a kubeconfig's command: --exec COMMAND",
         )
     for name, uid in uids.items():
         if twins := [other for other in uids if other != name and uids[other] == uid]:
             raise Blocked(
-                f"{name} and {first_few(twins)} lead to the same cluster; nothing was written",
+                f"{name} and {first_few(twins)} are folders of the same cluster; nothing was written",
                 remedy="Give each cluster one folder.",
             )
     templates, values = Templates.of_user(os.environ), {"uids": uids, "target": str(target), "commands": commands}

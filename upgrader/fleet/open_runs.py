@@ -68,7 +68,7 @@ def open_run(folder: Path, at_work: Callable[[], str], active: bool = False, kin
     """
     run = newest_of_kind(folder / "runs", kind)
     if run is None:
-        return "its campaign has begun a run that has no journal" if active else ""
+        return "its campaign has started a run that has no journal" if active else ""
     if run.problem:
         return f"the outcome of run {run.name} is unknown: {run.problem}"
     if run.state.started is None or run.outcome != "interrupted":

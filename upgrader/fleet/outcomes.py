@@ -182,7 +182,7 @@ def _known(
     if end is not None and (end.run or not mine):
         return _by_command(end, cluster, run if end.run else None, goal)
     if run is None:
-        return Result("interrupted", reason="its process ended before it had begun a run")
+        return Result("interrupted", reason="its process ended before it started a run")
     if end is not None and _on_the_way(run, goal):
         return _by_command(end, cluster, run, goal)
     return _by_journal(run, cluster, goal)
@@ -229,9 +229,8 @@ def _by_command(end: CommandEnd, cluster: str, run: PastRun | None, goal: Goal) 
     match end.exit_code:
         case 0:
             if run is None or not _reached(run, goal):
-                said = (
-                    f"it exited with code 0, but no journal says that run {name or 'of its own'} reached {goal.target}"
-                )
+                what = f"run {name}" if name else "its run"
+                said = f"it exited with code 0, but no journal says that {what} reached {goal.target}"
                 return Result("broken", name, cause_of("", said.replace(name, ""), cluster), said)
             return Result("succeeded", name)
         case 4:
@@ -259,7 +258,9 @@ def _by_journal(run: PastRun, cluster: str, goal: Goal) -> Result:
         said = f"{reason}; it was rolled back, but {left}" if left else reason
         return Result("broken" if left else "rolled-back", run.name, cause_of("", reason, cluster), said)
     if _on_the_way(run, goal):
-        return Result("interrupted", run.name, reason=f"it is at {run.state.target}, on the way", open=True)
+        return Result(
+            "interrupted", run.name, reason=f"it is at {run.state.target}, on the way to {goal.target}", open=True
+        )
     return Result("broken", run.name, cause_of("", reason, cluster), reason)
 
 

@@ -225,7 +225,7 @@ def test_swapped_kubeconfigs_are_not_planned(folder: Path, monkeypatch: pytest.M
     result = CliRunner().invoke(cli, ["-C", str(folder), "fleet", "plan"])
     shown = " ".join(result.stdout.split())
     assert isinstance(result.exception, Blocked) and asked == ["a"]
-    assert "fleet-inventory.yaml:3: its kubeconfig leads to the cluster with the UID u3; the inventory has u2" in shown
+    assert "fleet-inventory.yaml:3: its kubeconfig points to the cluster with the UID u3; the inventory has u2" in shown
     assert "2 of 3 clusters can't be upgraded: b, c" in str(result.exception)
 
 
@@ -398,7 +398,7 @@ def test_new_campaign_forgets_no_cluster_of_the_one_before(folder: Path, monkeyp
     with pytest.raises(CampaignStopped) as caught:
         fleet(folder, "run", "--yes")
     assert caught.value.exit_code == 5
-    with pytest.raises(Blocked, match=r"a \(its campaign has begun a run that has no journal\)"):
+    with pytest.raises(Blocked, match=r"a \(its campaign has started a run that has no journal\)"):
         fleet(folder, "run", "--new", "--yes")
     ran(folder, "a", None)
     smaller = INVENTORY.replace("- {name: a, uid: u1, labels: {ring: canary, region: north}}\n", "")
@@ -811,7 +811,9 @@ def test_campaign_keeps_its_management_cluster(folder: Path, hub: Hub) -> None:
     """
     assert hub.looked().hub == "hub-1"
     hub.leads_to("hub-2")
-    with pytest.raises(Blocked, match=r"the UID hub-2; the campaign's Jobs are on the one with the UID hub-1") as other:
+    with pytest.raises(
+        Blocked, match=r"UID hub-2, but the campaign's Jobs are on the cluster with the UID hub-1"
+    ) as other:
         hub.looked()
     hub.kube.unavailable = True
     with pytest.raises(UsageError, match="the management cluster: ") as silent:
@@ -837,7 +839,7 @@ def test_management_cluster_that_is_lost(folder: Path, hub: Hub) -> None:
     a = state.clusters["a"]
     assert (state.hub, a.phase, a.run, a.unended) == ("hub-2", "interrupted", "20260101T000001-v1.37.1", True)
     hub.leads_to("hub-1")
-    with pytest.raises(Blocked, match="are on the one with the UID hub-2"):
+    with pytest.raises(Blocked, match="are on the cluster with the UID hub-2"):
         hub.looked()
 
 

@@ -209,7 +209,7 @@ def test_identity_before_action(machine: Machine) -> None:
     machine.answers["b"], machine.answers["c"] = machine.answers["c"], machine.answers["b"]
     decision, _ = coordinator(machine, campaign).run(lambda *_: None)
     assert machine.begun == {"a": 1}
-    said = "fleet-inventory.yaml:3: its kubeconfig leads to the cluster with the UID u3; the inventory has u2"
+    said = "fleet-inventory.yaml:3: its kubeconfig points to the cluster with the UID u3; the inventory has u2"
     assert decision.waits["b"].reason.endswith(said) and decision.waits["b"].person
     assert "UID u2" in decision.waits["c"].reason
 
@@ -648,7 +648,7 @@ def test_process_that_says_nothing(machine: Machine) -> None:
     one.look()
     machine.processes = dict.fromkeys(machine.processes, 0)
     wait = one.look()[0].waits["a"]
-    assert "its process ended before it had begun a run" in wait.reason and wait.until is not None
+    assert "its process ended before it started a run" in wait.reason and wait.until is not None
     assert one.run(lambda *_: None)[0].done and machine.begun == {"a": 2, "b": 1, "c": 1}
     assert machine.commands[0] == machine.commands[1]
 

@@ -114,7 +114,7 @@ def test_two_folders_of_one_cluster(tmp_path: Path) -> None:
     """A copied folder would be upgraded twice."""
     clusters(tmp_path, "eu-1", "eu-2")
     write_kubeconfig(tmp_path / "clusters/eu-2", server="eu-1")
-    with pytest.raises(Blocked, match="eu-1 and eu-2 lead to the same cluster"):
+    with pytest.raises(Blocked, match="eu-1 and eu-2 are folders of the same cluster"):
         proposed(tmp_path)
 
 

@@ -284,7 +284,7 @@ def test_success_without_a_run_that_reached_the_target(tmp_path: Path) -> None:
 
 def test_process_that_ended_before_its_run(tmp_path: Path) -> None:
     """Nothing was begun, so nothing is open."""
-    assert ended(tmp_path, None) == Result("interrupted", reason="its process ended before it had begun a run")
+    assert ended(tmp_path, None) == Result("interrupted", reason="its process ended before it started a run")
 
 
 @pytest.mark.parametrize(

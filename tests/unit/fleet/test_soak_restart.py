@@ -226,7 +226,7 @@ def test_cluster_of_a_kubeconfig(opened: list[FakeKube], tmp_path: Path) -> None
 def test_cluster_in_which_nothing_is_restarted(opened: list[FakeKube], tmp_path: Path) -> None:
     """None is chosen in another cluster than the inventory's, nor in one that a process may be changing."""
     said = restart_pod(Path("k"), cluster_in(tmp_path, "u2"), None, may_begin=True)
-    assert isinstance(said, str) and said.startswith("no pod is restarted: its kubeconfig leads to the cluster with")
+    assert isinstance(said, str) and said.startswith("no pod is restarted: its kubeconfig points to the cluster with")
     lock = acquire(opened[0], FakeClock(), Holder("ann", "elsewhere", "r"), take_over=False, note=lambda _: None)
     said = restart_pod(Path("k"), cluster_in(tmp_path), None, may_begin=True)
     assert said == "no pod is restarted: its lock, the Lease kube-system/upgrader, is held by ann, r"
