@@ -85,4 +85,4 @@ def test_api_that_can_not_be_reached(cluster: LabCluster, tmp_path: Path) -> Non
     (folder / "kubeconfig").write_text(yaml.safe_dump(config))
     recover = f"upgrader -C {folder} recover --dry-run"
     assert_seen(looks(folder, "run", "--yes"), 5, "127.0.0.1:1", "onnection refused", recover)
-    assert_seen(looks(folder, "recover", "--dry-run"), 7, "kube-apiserver serves on every controller", "kubeconfig")
+    assert_seen(looks(folder, "recover", "--dry-run"), 7, "kube-apiserver answers on every controller", "kubeconfig")

@@ -70,16 +70,16 @@ class AcceptedGate:
             return unknown(error.message, remedy=error.remedy)
         if lines:
             return pending(
-                f"{self.host.name}: clients of the new CA are not yet accepted everywhere"
+                f"{self.host.name}: client certificates of the new CA are not yet accepted everywhere"
                 if self.accepted
-                else f"{self.host.name}: clients of the old CA are still accepted",
+                else f"{self.host.name}: client certificates of the old CA are still accepted",
                 *lines,
                 remedy="kube-apiserver and the kubelet reload their client CA file within a minute: check their logs. "
                 "A pod that mounts a single file doesn't see one that was replaced after the pod started: restart it "
                 "(kubectl -n kube-system rollout restart deployment kube-apiserver), then try again.",
             )
         what = "the new CA are accepted" if self.accepted else "the old CA are refused"
-        return holds(f"{self.host.name}: clients of {what}")
+        return holds(f"{self.host.name}: client certificates of {what}")
 
 
 @dataclass(frozen=True)

@@ -86,7 +86,9 @@ def refusal(kube: Kube, release: str = "", *, admitted: bool = False, known: Adm
         return Refusal(error.message, credentials=error.status in NOT_ACCEPTED)
     # Records alone may be elsewhere: in HELM_DRIVER's database, or nowhere, as Argo CD applies charts without them.
     if release and not found:
-        return Refusal(f"Helm's records of release {release} are gone: the API server serves other data than before")
+        return Refusal(
+            f"Helm's records of release {release} are gone: the API server serves different data than before"
+        )
     pods = (_pod_refusal(kube, item, admitted, known or Admitted()) for item in workloads)
     return _record_refusal(kube) or next(filter(None, pods), None)
 

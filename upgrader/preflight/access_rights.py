@@ -124,7 +124,8 @@ def check_access(context: PreflightContext) -> Iterator[Finding]:
         yield Finding(
             "access.missing",
             "error",
-            f"the kubeconfig's user may not {', '.join(map(str, missing[:4]))}{' …' if len(missing) > 4 else ''}",
+            f"the kubeconfig's user is not allowed to {', '.join(map(str, missing[:4]))}"
+            f"{' …' if len(missing) > 4 else ''}",
             f"{len(missing)} of {len(needed)} permissions are missing, needed for: {reasons}. A failed run could not "
             "be rolled back.",
             "Use credentials with the ClusterRole cluster-admin. A user who can create the run's hostPath pods and "
@@ -198,7 +199,7 @@ def missing_right(family: str, error: UpgraderError) -> Finding | None:
     return Finding(
         f"{family}.forbidden",
         "warning",
-        f"the {family.replace('-', ' ')} could not be checked: the kubeconfig's user may not {right}",
+        f"the {family.replace('-', ' ')} could not be checked: the kubeconfig's user is not allowed to {right}",
         f"{error.message}\nNo step of a run needs this permission, but the check could not look for problems.",
         "Grant it to that user in a ClusterRole; docs/security.md lists everything that the checks read.",
     )

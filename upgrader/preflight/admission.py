@@ -125,9 +125,9 @@ def _shortened(name: str, namespace: str, item: Manifest, pod: KubeObject) -> It
     yield Finding(
         "admission.grace-period",
         "warning",
-        f"{name}: the API gives its pods {given} s to end, not the {wanted} s of the chart",
-        f"A policy or a webhook changes {_GRACE}. A pod that is replaced is killed after this time: requests in flight "
-        "fail, and connections that are still open are cut.",
+        f"{name}: in the API, {_GRACE} of its pods is {given} s, but {wanted} s in the chart",
+        "A policy or a webhook changes this field. A terminating pod is killed after that time: requests in flight "
+        "fail, and open connections are cut.",
         f"Exclude namespace {namespace} from that policy. To find it: kubectl get "
         "mutatingwebhookconfigurations; since v1.36, kubectl get mutatingadmissionpolicies, too",
     )

@@ -97,7 +97,7 @@ def _damaged(log: AuditLog) -> Iterator[Finding]:
             "audit-log.damaged",
             "unknown",
             f"lines of the audit log that can't be read as events: {log.damaged_lines}",
-            f"The first: {', '.join(log.damaged)}. Which clients sent these requests is unknown.",
+            f"The first: {', '.join(log.damaged)}. It is unknown which clients sent these requests.",
             "Copy the files again. A file that several processes write to can also have such lines.",
         )
 
@@ -108,7 +108,7 @@ def _extent(log: AuditLog) -> Iterator[Finding]:
             "audit-log.empty",
             "unknown",
             "the audit log has no completed request",
-            f"It has {log.events} events. Which clients use which APIs is unknown.",
+            f"It has {log.events} events. It is unknown which clients use which APIs.",
             "Check the audit policy: it needs a rule of level Metadata or higher, and must not omit the stage "
             "ResponseComplete. Or add older log files.",
         )

@@ -91,7 +91,9 @@ def _certificates(host: str, output: str) -> Iterator[CertificateFile | Unreadab
         if kind == "certificates-folder":
             folder = name
         elif kind == "forbidden":
-            yield UnreadableCertificate(host, name, "it doesn't exist, or the SSH user may not read it (become: true)")
+            yield UnreadableCertificate(
+                host, name, "it doesn't exist, or the SSH user isn't allowed to read it (become: true)"
+            )
         else:
             yield _parsed(host, name, pem, folder)
 

@@ -195,16 +195,16 @@ def _marked(context: PreflightContext, name: str, mark: LeftOut, node: KubeObjec
             f"controller {name} is back, but this run still leaves it out",
             f"Upgrade {context.upgrade_to_resume} isn't complete, and {name} can only be brought back after it. This "
             f"run starts from the state in which that upgrade stopped. {name} keeps {mark.span}, which may serve "
-            "meanwhile.",
-            f"Once this run has succeeded: upgrader resume, which brings {name} back.",
+            "requests until then.",
+            f"Once this run has succeeded, upgrade {name}, too: upgrader resume",
         )
     elif not is_unreachable(node):
         yield Finding(
             "nodes.returned",
             "error",
             f"controller {name} was left out, and is back",
-            "It may still serve the version that it had.",
-            "Bring it to the version of the others first: upgrader resume",
+            "It may still run its previous version.",
+            "First upgrade it to the version of the other controllers: upgrader resume",
         )
     else:
         yield Finding(
@@ -229,7 +229,7 @@ def _too_far(context: PreflightContext, name: str, mark: LeftOut) -> Iterator[Fi
             "error",
             f"{context.target} is too far from the version of controller {name}, which was left out at "
             f"{mark.span if mark.version else 'an unknown version'}",
-            "Its kube-apiserver may start beside the others at any moment, and all instances must be within one "
+            "Its kube-apiserver may start alongside the others at any time, and all instances must be within one "
             "minor version.",
             f"Bring {name} back, then: upgrader resume. If it is permanently gone: upgrader controllers remove {name} "
             "--dead",

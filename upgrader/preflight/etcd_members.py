@@ -124,7 +124,7 @@ def _members(
             "warning",
             f"no member of etcd runs on {first_few(without)}",
             "An upgrade might have stopped after the member was removed and before it was added again.",
-            f"If one should run there, add it: {_MEMBERSHIP}",
+            f"If a member should run there, add it: {_MEMBERSHIP}",
         )
     for member in (member for member in members if member.learner):
         yield Finding(

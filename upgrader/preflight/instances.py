@@ -21,7 +21,9 @@ def check_instances(context: PreflightContext) -> Iterator[Finding]:
     try:
         port = secure_port(found["spec"]["template"].get("spec") or {})
     except Blocked as error:
-        yield Finding("instances.port", "error", error.message, "Its gate asks each instance there.", error.remedy)
+        yield Finding(
+            "instances.port", "error", error.message, "The gate queries each instance at its port.", error.remedy
+        )
         return
     pods = context.kube.list(PODS, SYSTEM, labels=Workload.parse("Deployment", found).selector)
     for pod in map(Pod.parse, pods):
@@ -49,5 +51,5 @@ def _instance(context: PreflightContext, pod: Pod, port: int) -> Iterator[Findin
             "instances.proxied",
             "info",
             f"the kube-apiserver on {pod.node} can't be reached from here ({server})",
-            "Its gate queries it through the API instead.",
+            "The gate queries it through the API instead.",
         )

@@ -32,7 +32,7 @@ def check_kubelet_access(context: PreflightContext) -> Iterator[Finding]:
             yield Finding(
                 "kubelet-access.unread",
                 "info",
-                f"{name}: no {path}, so kube-apiserver's permissions on kubelets can't be checked",
+                f"{name}: {path} is missing, so kube-apiserver's permissions on kubelets can't be checked",
             )
         else:
             clients.setdefault(_identity(certificate), []).append(name)
@@ -42,7 +42,7 @@ def check_kubelet_access(context: PreflightContext) -> Iterator[Finding]:
             yield Finding(
                 "kubelet-access.refused",
                 "warning",
-                f"kube-apiserver on {', '.join(names)} may not {' and '.join(missing)} nodes/proxy",
+                f"kube-apiserver on {', '.join(names)} is not allowed to {' and '.join(missing)} nodes/proxy",
                 f"It connects to kubelets as user {user} of groups {', '.join(groups) or 'none'}. Kubelets with "
                 "webhook authorization refuse it: kubectl logs, exec and port-forward fail, and a failed step's logs "
                 "can't be read.",

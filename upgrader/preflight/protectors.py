@@ -58,7 +58,8 @@ def check_protectors(context: PreflightContext) -> Iterator[Finding]:
             "protectors.met",
             "info",
             f"PodProtectors can delay the run: {first_few(names)}",
-            "Drains wait while they deny an eviction, and gates that name them wait until they are at their minimum.",
+            "A drain waits while a PodProtector denies an eviction. A gate for a PodProtector waits until the "
+            "PodProtector is at its minimum.",
         )
 
 

@@ -63,7 +63,7 @@ def rehearsal_findings(
             why = "The clock of the machine that rehearsed was wrong, or the clock of this machine is."
         else:
             title = f"the rehearsal of {when} is too old"
-            why = f"It may be {policy.max_age_seconds / _DAY_SECONDS:.3g} days old (policy.rehearsal.maxAge)."
+            why = f"It may be at most {policy.max_age_seconds / _DAY_SECONDS:.3g} days old (policy.rehearsal.maxAge)."
         remedy = f"{ways} --skip rehearsal.old --reason TEXT"
         yield Finding("rehearsal.old", "error" if required else "warning", title, why, remedy)
     else:

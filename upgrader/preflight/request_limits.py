@@ -32,7 +32,7 @@ def check_request_limits(context: PreflightContext) -> Iterator[Finding]:
                 f"release {release.name}: kube-apiserver would process at most {sum(after.values())} requests at a "
                 f"time, instead of {sum(before.values())}",
                 f"{_listed(before, after)}\n"
-                "At busier times than the run, requests may have to wait, or are rejected (HTTP 429).",
+                "When the cluster is busy, requests may have to wait, or are rejected (HTTP 429).",
                 f"Keep the previous values in release {release.name}, unless the new limit is enough for your busiest "
                 "hour: see the metric apiserver_flowcontrol_current_executing_seats.",
             )

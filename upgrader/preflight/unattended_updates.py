@@ -21,9 +21,9 @@ def check_unattended_updates(context: PreflightContext) -> Iterator[Finding]:
             yield Finding(
                 "machines.updates-unknown",
                 "info",
-                f"{name}: whether it installs updates by itself is unknown",
+                f"{name}: it is unknown whether updates are installed automatically",
                 updates.why,
-                f"List what starts them on {name}: systemctl list-timers",
+                f"List the timers that start updates on {name}: systemctl list-timers",
             )
         elif updates.packages or updates.reboots:
             # Every Debian and Ubuntu has systemd, whose security updates no operator wants to hold.

@@ -66,7 +66,7 @@ def check_version(context: PreflightContext) -> Iterator[Finding]:
                 "version.kubelet-older",
                 "warning" if down else "error",
                 f"the kubelet of {node} ({kubelet}) is {behind} minor versions behind {target}",
-                f"A kubelet may be {KUBELET_MINORS} minor versions behind the API server at most."
+                f"A kubelet may be at most {KUBELET_MINORS} minor versions behind the API server."
                 + (" The node is down; once it returns, its kubelet isn't supported." if down else ""),
                 f"Before it comes back: kubectl delete node {node}, upgrade its kubelet, and join it again."
                 if down

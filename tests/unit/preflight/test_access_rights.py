@@ -68,7 +68,9 @@ def test_pods_are_created_only_before_a_change(world: World, pulls: bool) -> Non
     world.kube.denied = {("create", "pods"), ("delete", "pods")}
     context = replace(world.context(), pulls_images=pulls)
     assert [found.title for found in check_access(context)] == (
-        ["the kubeconfig's user may not create pods in kube-system, delete pods in kube-system"] if pulls else []
+        ["the kubeconfig's user is not allowed to create pods in kube-system, delete pods in kube-system"]
+        if pulls
+        else []
     )
 
 
@@ -326,7 +328,7 @@ def test_right_that_only_a_check_needs(world: World, family: str, monkeypatch: p
         monkeypatch.setattr(world.kube, "raw", lambda *_, **__: "{}")
     (found,) = run_checks(world.context(), [(family, dict(CHECKS)[family])])
     assert (found.id, found.severity) == (f"{family}.forbidden", "warning") and not blocking([found])
-    assert re.search(r"the kubeconfig's user may not list [a-z.0-9]+$", found.title)
+    assert re.search(r"the kubeconfig's user is not allowed to list [a-z.0-9]+$", found.title)
     assert 'User "ci"' in found.diagnosis and "docs/security.md" in found.remedy
 
 

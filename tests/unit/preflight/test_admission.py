@@ -204,7 +204,7 @@ def test_pods_that_get_less_time_to_end(
     findings = list(check_admission(world.context()))
     assert [finding.id for finding in findings] == ["admission.grace-period"] * found
     for finding in findings:
-        assert finding.severity == "warning" and finding.title.endswith("20 s to end, not the 45 s of the chart")
+        assert finding.severity == "warning" and finding.title.endswith("of its pods is 20 s, but 45 s in the chart")
 
 
 API_SERVER = """

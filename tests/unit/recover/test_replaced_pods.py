@@ -21,7 +21,7 @@ from upgrader.recover.diagnosis.diagnose import Controller, Diagnosis
 from upgrader.recover.diagnosis.wrong_api import ApiSeen
 from upgrader.recover.restoring.api_recovery import ApiRecovery
 
-WHY = "the rollback has not begun after 45 s"
+WHY = "the rollback has not started after 45 s"
 BEGAN = NOW - 60
 
 

@@ -166,7 +166,7 @@ def _refused(api: ApiSeen) -> Finding:
 
 
 def _between(api: ApiSeen) -> Finding:
-    title = "kube-apiserver serves on every controller, but the API can't be reached from here"
+    title = "kube-apiserver answers on every controller, but the API can't be reached from here"
     remedy = "Check the load balancer, the network in between, and the kubeconfig's server and CA."
     return Finding("api.unreachable", "error", title, api.answer, remedy)
 

@@ -261,11 +261,14 @@ def _failed(diagnosis: Diagnosis, attempts: Attempts, seconds: float) -> Rollbac
         lines = ["every checkpoint on the controllers was made from the faulty pods: none can replace them"]
     elif diagnosis.wrong:
         lines = [f"kube-apiserver still did not work correctly after {seconds:.0f} s"]
-    lines += [f"{host}: generation {number} was started, but did not serve" for host, number in attempts.standbys]
+    lines += [
+        f"{host}: kube-apiserver of generation {number} was started, but did not answer"
+        for host, number in attempts.standbys
+    ]
     errors = [finding for finding in diagnosis.findings if finding.severity == "error"]
     lines += [finding.title for finding in errors]
     if diagnosis.controllers and all(controller.serves for controller in diagnosis.controllers):
-        lines.append("kube-apiserver serves on every controller, but the API can't be reached from here")
+        lines.append("kube-apiserver answers on every controller, but the API can't be reached from here")
     remedies = [_WRONG_REMEDY] if diagnosis.wrong else [finding.remedy for finding in errors if finding.remedy]
     return RollbackFailed(
         "\n".join(lines),
