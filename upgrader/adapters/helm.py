@@ -381,7 +381,7 @@ class HelmAdapter:
     def definitions(self, chart: Path) -> str:
         subject = _Subject(f"chart {chart}", f"helm show crds {chart}")
         found = self._read(lambda: self._command.run(["show", "crds", str(chart)]), subject)
-        return _parsed(found, f"{subject.name}: what is in its folder crds/", f"Run: {subject.see}")
+        return _parsed(found, f"{subject.name}: the definitions in its folder crds/", f"Run: {subject.see}")
 
     def upgrade(
         self,
@@ -422,9 +422,8 @@ class HelmAdapter:
                 return Revision(int(done["version"]), "deployed", description=done["info"].get("description") or "")
             except (AttributeError, KeyError, TypeError, ValueError) as error:
                 raise HelmError(
-                    f"Helm has upgraded release '{spec.name}', but its answer can't be read: it isn't the release as "
-                    "JSON",
-                    remedy="Remove what prints beside Helm's own output, such as a Helm plugin. Then check the "
+                    f"Helm has upgraded release '{spec.name}', but its output is not the release as JSON",
+                    remedy="Find what else prints to Helm's standard output, such as a Helm plugin. Then check the "
                     f"release: helm history {spec.name} -n {spec.namespace}",
                 ) from error
 

@@ -30,9 +30,9 @@ class Paging:
         token = str((page.get("metadata") or {}).get("continue") or "")
         self._objects += max(self.size, len(page.get("items") or ()))
         if token and token == self._token:
-            raise self._endless("it continues with the page that was just read")
+            raise self._endless("it returned the same page twice")
         if token and self._objects >= MOST_OBJECTS:
-            raise self._endless(f"it continues after {MOST_OBJECTS:,} objects")
+            raise self._endless(f"there are more pages after {MOST_OBJECTS:,} objects")
         self._token = token
         return token
 
@@ -43,14 +43,15 @@ class Paging:
         beginnings, and has an end as long as each brings something new. Raises ApiError for a list without an end.
         """
         if brought >= MOST_OBJECTS:
-            raise self._endless(f"it continues after {MOST_OBJECTS:,} objects")
+            raise self._endless(f"there are more pages after {MOST_OBJECTS:,} objects")
         new, self._brought = brought != self._brought, brought
         self._objects, self._token = 0, ""
         return new
 
     def _endless(self, why: str) -> ApiError:
         return ApiError(
-            f"the list of the API server at {self._server()} has no end: {why} ({self._what})",
-            remedy="Check that the kubeconfig leads to the API server itself, or to a proxy that passes on `continue`. "
-            "If the cluster has so many of these objects, delete those that it doesn't need.",
+            f"the API server at {self._server()} returned a list without an end: {why} ({self._what})",
+            remedy="Check that the kubeconfig points to the API server itself, or to a proxy that passes on the "
+            "parameter `continue`. If the cluster really has so many of these objects, delete those that it doesn't "
+            "need.",
         )

@@ -131,7 +131,8 @@ class AnsiblePlaybooks:
             )
         except PlaybookError as error:
             raise PlaybookError(
-                f"playbook {playbook.name} ended, but whether tags exclude all its tasks is unknown: {error.message}",
+                f"playbook {playbook.name} ended, but it is unknown whether tags exclude all its tasks: "
+                f"{error.message}",
                 remedy=error.remedy or "Run it again; it must be idempotent.",
             ) from error
 

@@ -41,12 +41,12 @@ class PrometheusApi:
             raise ServiceError(f"it refused the query: {str(said)[:_SHOWN]}")
         lacking = [text for text in content.get("warnings") or [] if not str(text).startswith(_OWN_REMARK)]
         if lacking:
-            raise ServiceError(f"its answer is incomplete: {str(lacking[0])[:_SHOWN]}")
+            raise ServiceError(f"its response is incomplete: {str(lacking[0])[:_SHOWN]}")
         try:
             # A range that doesn't begin after its start, but with it, has one value more.
             return tuple(_series(each, points) for each in content["data"]["result"])
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
-            raise ServiceError(f"its answer is not a range of values: {_short(answer.body)}") from None
+            raise ServiceError(f"its response is not a range of values: {_short(answer.body)}") from None
 
 
 def _series(found: dict[str, Any], points: int) -> Series:

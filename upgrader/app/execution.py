@@ -330,7 +330,7 @@ def _error(result: RunResult, state: RunState, settings: Settings) -> UpgraderEr
             if left is not None:
                 what = f"and was rolled back; the control plane is healthy{where}, but {first_words(left.undo_reason)}"
             if state.untouched:
-                what = f"before it changed anything; the cluster is as it was{where}"
+                what = f"before it changed anything; the cluster is unchanged{where}"
             remedies = [result.remedy, *_left_to_repair(state, result.remedy), *_once_fixed(state, settings)]
             remedy = "\n".join(filter(None, remedies))
             return StepFailed(f"The run failed {what}.\n{result.reason}", remedy=remedy)

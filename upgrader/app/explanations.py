@@ -77,7 +77,7 @@ _RECOVERED: Mapping[str, tuple[str, str]] = {
         "`kubeadm certs renew all` on that controller, then `upgrader recover` again",
     ),
     "certificates.not-yet-valid": ("…: certificates aren't valid yet", "correct the clocks, or renew the certificates"),
-    "clock.off": ("…: the clock is wrong, and certificates aren't valid by it", "set the clock (`timedatectl`)"),
+    "clock.off": ("…: the clock is wrong, so certificates don't seem to be valid", "set the clock (`timedatectl`)"),
     "containerd.down": (
         "…: containerd is stopped, or fails: no container can be started or inspected",
         "if it is stopped, `upgrader recover` starts it; if it fails, the finding shows its last log lines",
@@ -208,7 +208,7 @@ def _checks() -> list[Explanation]:
             remedy = remedy if remedy != "…" else "what the finding says"
             why = f"{why}. Expected: {texts.claim}"
         elif rest == "unknown":
-            means, remedy, page = f"`{family}` could not get an answer", "what the finding says", ""
+            means, remedy, page = f"`{family}` could not be checked", "what the finding says", ""
         elif rest == "forbidden" and family in READ_BY_CHECKS_ONLY:
             means, remedy, page = f"`{family}` lacks a permission that only checks need", "grant it to the user", ""
         else:
@@ -227,8 +227,8 @@ def _recoveries() -> list[Explanation]:
                 finding.id,
                 "recovery",
                 means,
-                "found by `upgrader recover` on a controller, or between you and the API; the first one that it lists "
-                "is the cause",
+                "found by `upgrader recover` on a controller, or on the way to the API; the first finding in its "
+                "list is the cause",
                 remedy if remedy.strip("… ") else "what the finding says",
                 "docs/troubleshooting.md#the-api-does-not-answer",
             )

@@ -152,7 +152,8 @@ def _pipeline(
     if set(names) ^ set(state.planned) == {BAKE}:
         was, back = ("on", "off") if BAKE in names else ("off", "on")
         raise UsageError(
-            f"`policy.bake` in upgrader.yaml was switched {was} after run {state.run} began, but a run keeps its steps",
+            f"`policy.bake` in upgrader.yaml was switched {was} after run {state.run} started, but the steps "
+            "of a run can't change",
             remedy=f"Switch it {back} until this run has ended; or run `upgrader rollback`, then start a new run.",
         )
     if names != state.planned:

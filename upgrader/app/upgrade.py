@@ -249,7 +249,7 @@ class PlannedUpgrade:
         if later and session.left_out:
             raise Blocked(
                 f"{later[-1]} is several minor versions ahead, but {', '.join(session.left_out)} is left out: its "
-                "kube-apiserver may start beside the others at any moment, and all instances must be within one "
+                "kube-apiserver may start alongside the others at any time, and all instances must be within one "
                 "minor version; nothing was changed",
                 remedy=f"Upgrade one minor for now: --to {first}. Before the next one, bring it back: upgrader resume.",
             )

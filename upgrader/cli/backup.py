@@ -68,7 +68,7 @@ def keygen(folder: Path, file: Path) -> None:
 def verify(folder: Path, file: Path, identity: Path, on_controller: bool) -> None:
     """Decrypt a backup, and verify every hash in it. Changes nothing, and needs no cluster.
 
-    Exit codes: 0 intact, 2 damaged, or the identity does not fit.
+    Exit codes: 0 intact, 2 damaged, or the identity does not match.
     """
     shown = front_end(busy=on_controller)  # before the imports, which take seconds
 

@@ -17,7 +17,7 @@ __all__ = ["finalize"]
 
 
 @click.command()
-@click.option("--resume", is_flag=True, hidden=True, help="With --begin-by: continue an interrupted one at any time.")
+@click.option("--resume", is_flag=True, hidden=True, help="With --begin-by: continue an interrupted run at any time.")
 @click.option(
     "--only-at",
     "only_at",

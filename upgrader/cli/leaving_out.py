@@ -42,7 +42,7 @@ def take_back(folder: Path, shown: FrontEnd, *, yes: bool, take_over: bool) -> b
             return False
         name = proposed.host.name
         say(f"Controller {name} was left out, and is back.")
-        _carry_out(proposed, f"Bring {name} to the version of the others?", yes=yes)
+        _carry_out(proposed, f"Upgrade {name} to the version of the other controllers?", yes=yes)
     return True
 
 

@@ -73,9 +73,9 @@ def plan(
         from upgrader.app.offline_plan import plan_offline
 
         if out is not None:
-            raise UsageError("--out needs the cluster: a saved plan is bound to it", remedy="Leave --offline out.")
+            raise UsageError("--out needs the cluster: a saved plan is bound to it", remedy="Omit --offline.")
         if detailed:
-            raise UsageError("--detailed-exitcode needs the cluster: the folder doesn't tell what a run would change")
+            raise UsageError("--detailed-exitcode needs the cluster: the folder doesn't show what a run would change")
         _print(plan_offline(folder, target, against), output, diff=diff)
         return
     if against is not None:

@@ -23,9 +23,10 @@ __all__ = ["recover"]
 def recover(context: click.Context, hosts: tuple[str, ...], dry_run: bool, yes: bool) -> None:
     """Restore an unreachable API server from the checkpoints on the controllers, and fix the cause.
 
-    First shows what is wrong. Then it starts stopped units, starts the last-known-good kube-apiserver where none
-    serves, rolls its Helm release back to the revision of that checkpoint, and waits until the standby pod is no longer
-    needed. If it is interrupted, run it again. It never changes etcd's data.
+    First shows what is wrong. Then it starts stopped systemd units, and the last-known-good kube-apiserver on
+    controllers without a working one. It rolls kube-apiserver's Helm release back to the revision of that checkpoint,
+    and waits until the standby pods are no longer needed. If it is interrupted, run it again. It never changes etcd's
+    data.
 
     Exit codes: 0 healthy, 2 wrong usage or files, 5 manual action required, 6 another run holds the lock, 7 --dry-run
     found something to recover, 130 interrupted.

@@ -42,8 +42,8 @@ def resume(
     gates, and the upgrade with the remaining minor versions. In a failed run, an incomplete rollback is retried; with
     `policy.onFailure: stop`, the failed step is retried.
 
-    If the newest upgrade has ended, and it left out a controller that was down, this brings that controller to the
-    version of the others, once it is back.
+    If the newest upgrade has ended, and it left out a controller that was down, this upgrades that controller to
+    the version of the others, once it is back.
 
     Exit codes: as for `upgrader run`; 2 also if there is nothing to resume or the run's inputs have changed, 5 also if
     something else changed the interrupted step's release.

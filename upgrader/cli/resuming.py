@@ -60,8 +60,8 @@ def resume_now(
         say(f"Next: {_describe(resumed.next, done)}")
         if asked is not None and wanted < asked:
             say(
-                f"Then on to {asked}, the run's original target, although upgrader.yaml now has {wanted}. Press Ctrl-C "
-                "if you no longer want that."
+                f"After that, the upgrade continues to {asked}, its original target, although upgrader.yaml now has "
+                f"{wanted}. Press Ctrl-C if you no longer want that."
             )
         confirm("Resume?", yes=yes)
         refuse_unapproved(folder, approved)

@@ -56,14 +56,14 @@ class DetachSection(Section):
 
     grace_period: Duration = Field(
         default=DetachPolicy.grace_seconds,
-        description="The time that clients get to close their connections. It begins when the agent answers that the "
+        description="The time that clients get to close their connections. It starts when the agent reports that the "
         "node is out of the load balancer; the node is then cordoned and drained.",
         examples=["30s"],
     )
     deadline: Duration = Field(
         default=DetachPolicy.deadline_seconds,
-        description="How long the agent may take to answer that the node is out of the load balancer, and later that "
-        "it is in again. After that, the node counts as failed.",
+        description="How long the agent may take to report that the node is out of the load balancer, and later that "
+        "it is back. After that, the node counts as failed.",
         examples=["5m"],
     )
 

@@ -78,7 +78,7 @@ class UntrustedFolder:
                     found = here.stat()
                     place = found.st_dev, found.st_ino
                     if place in above:
-                        raise NotOpened(here, "it leads back to a folder that contains it")
+                        raise NotOpened(here, "it is a link to a folder that contains it")
                     if place not in seen:
                         seen.add(place)
                         waiting += [(each, above | {place}) for each in here.iterdir()]

@@ -147,7 +147,7 @@ class PolicySection(_Model):
         default=Settings.degraded,
         description="What `upgrader run` does if one of at least three controllers is down. `refuse`: it doesn't "
         "start. `allow`: it [leaves that controller out](../kubeadm.md#a-controller-that-is-down) and upgrades the "
-        "others, within one minor version; once the controller is back, `upgrader resume` brings it to their version.",
+        "others, within one minor version; once the controller is back, `upgrader resume` upgrades it, too.",
     )
     bake: Duration | None = Field(
         default=None,
@@ -256,8 +256,8 @@ class ImagesSection(_Model):
     pull: bool = Field(
         default=ImageSettings.pull,
         description="Whether nodes pull missing images first, in the step `images`. If that fails, the run ends with "
-        "nothing changed. Of many workers, only the first ones pull what is needed after kube-apiserver; the others do "
-        "while it is replaced. If that fails, the next step isn't begun, and the run rolls back.",
+        "nothing changed. If there are many workers, only some of them pull in that step; the others pull while "
+        "kube-apiserver is replaced. If that fails, the next step doesn't start, and the run is rolled back.",
     )
     deadline: Duration = Field(
         default=ImageSettings.deadline_seconds,
@@ -281,7 +281,7 @@ class ImagesSection(_Model):
     @classmethod
     def _at_least_one(cls, value: IntOrPercent | None) -> IntOrPercent | None:
         if value == NONE:
-            raise ValueError("no node would ever pull; write a number of at least 1, or a percentage such as 10%")
+            raise ValueError("no node could pull; write a number of at least 1, or a percentage such as 10%")
         return value
 
 

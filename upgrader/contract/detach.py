@@ -88,7 +88,7 @@ def detach(
     if not asked(annotations, how):
         patch: dict[str, str | None] = {how.key: how.value}
         patch.update({key: None for key in (how.answer, how.attached) if key in annotations})
-        return DetachStep(patch=patch, waits_for="the node to be annotated")
+        return DetachStep(patch=patch, waits_for="the annotation on the node to be set")
     until = asked_at + how.grace
     if how.answer:
         text = annotations.get(how.answer)
@@ -96,7 +96,7 @@ def detach(
             return DetachStep(waits_for=f"the annotation {how.answer} on the node")
         answered = seconds_of(text)
         if answered is None:
-            return DetachStep(waits_for=f"a time in the annotation {how.answer}, where {text[:64]!r} stands")
+            return DetachStep(waits_for=f"a time in the annotation {how.answer}, which is {text[:64]!r}")
         until = max(until, answered + how.answered_grace, (now if noticed is None else noticed) + how.answered_grace)
     if now < until:
         return DetachStep(waits_for=f"the grace period, for {until - now:.0f} s", again_in=until - now)
@@ -111,7 +111,7 @@ def attach(annotations: Mapping[str, str], how: Detachment) -> DetachStep:
     """
     if asked(annotations, how):
         patch = {key: None for key in (how.key, how.attached) if key in annotations}
-        return DetachStep(patch=patch, waits_for="the annotation to be taken off the node")
+        return DetachStep(patch=patch, waits_for="the annotation to be removed from the node")
     if not how.attached:
         return DetachStep(done=True)
     text = annotations.get(how.attached)
@@ -120,5 +120,5 @@ def attach(annotations: Mapping[str, str], how: Detachment) -> DetachStep:
     if text is None:
         return DetachStep(waits_for=f"the annotation {how.attached} on the node")
     if seconds_of(text) is None:
-        return DetachStep(waits_for=f"a time in the annotation {how.attached}, where {text[:64]!r} stands")
+        return DetachStep(waits_for=f"a time in the annotation {how.attached}, which is {text[:64]!r}")
     return DetachStep(done=True)

@@ -111,7 +111,7 @@ def exclusive(name: str) -> Iterator[None]:
     except BlockingIOError as error:
         raise LabError(
             f"another `upgrader lab` process is creating or removing lab {name}",
-            remedy="wait for it, or stop it with Ctrl-C: it then removes what it began",
+            remedy="wait for it, or stop it with Ctrl-C: it then removes what it has created",
         ) from error
 
 

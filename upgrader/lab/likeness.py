@@ -136,7 +136,7 @@ def like(copied: ClusterCopy, nodes: tuple[CopiedNode, ...], layout: str = "") -
         if node.kubelet and node.kubelet != str(copied.kubernetes)
     ]
     left_out += [
-        f"kube-scheduler --{name}: without effect beside the configuration file of --layout {layout}"
+        f"kube-scheduler --{name}: ignored, because --layout {layout} has a configuration file"
         for name in IGNORED_BY_SCHEDULER
         if layout and name in copied.flags.get("kube-scheduler", {})
     ]

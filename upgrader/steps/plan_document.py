@@ -42,7 +42,7 @@ class Emulation:
         return cls(version, minor_of(plan.current) == plan.emulated, _not_covered(plan.target, version))
 
     def __str__(self) -> str:
-        verb = "begins to emulate" if self.begins else "continues to emulate"
+        verb = "starts to emulate" if self.begins else "continues to emulate"
         return (
             f"the control plane {verb} {self.version}; `upgrader finalize` ends the emulation: the point of no return"
         )
@@ -50,7 +50,7 @@ class Emulation:
 
 def _not_covered(target: KubernetesVersion, version: str) -> tuple[str, ...]:
     return (
-        f"Flags: only {target}'s exist; a component that has a removed flag exits at once (check `flags`).",
+        f"Flags: only those of {target} exist; a component with a removed flag exits immediately (check `flags`).",
         f"kube-proxy: emulates nothing, and runs as {target}.",
         f"Kubelets: don't upgrade beyond {version} before `upgrader finalize`: newer kubelets prevent a rollback.",
         "etcd, CoreDNS and everything else: not affected.",

@@ -44,7 +44,7 @@ def _place(number: int, plan: PlanDocument) -> str:
     """Which of several hops it is; "" for the only one."""
     if not plan.ahead:
         return ""
-    again = ", as far as it is known now" if number > 1 else ""
+    again = ", as far as known now" if number > 1 else ""
     return f"  hop {number} of {len(plan.hops)}{again}"
 
 

@@ -30,7 +30,7 @@ def replay(run: RecordedRun, stream: TextIO, speed: float, wait: Callable[[float
     """
     passing = RecordedTime(time.monotonic)
     if is_interactive(stream):
-        mark = f"RECORDING of {run.began:%Y-%m-%d} at {speed:g}× speed. It changes nothing. Ctrl-C ends it."
+        mark = f"RECORDING of {run.began:%Y-%m-%d} at {speed:g}× speed. It changes nothing. Press Ctrl-C to end it."
         _play(run, ConsoleReporter(console(stream), passing, Recording(run.began, mark)), passing, speed, wait)
         return
 

@@ -93,7 +93,7 @@ def _goal(step: StepState) -> str:
     if point is not None and point.nodes:
         return f"return its nodes to {point}{was}"
     if point is not None and point.etcd:
-        return f"return its members to {point}, unless etcd's cluster version is another minor by now{was}"
+        return f"return its members to {point}, unless etcd's cluster version has changed to another minor{was}"
     if point is not None and (point.kubeadm is not None or point.kubelet):
         return f"restore {point}{was}"
     if point is None or (not point.release and not point.playbook):

@@ -26,7 +26,7 @@ _OUTCOMES = {
 
 _DOING = {"applying": "being applied", "gating": "its gates were checked", "undoing": "being rolled back"}
 """The activity of a step that is in one of these phases."""
-_REQUESTED = ("↶", "was rolled back as requested; in all", "yellow")
+_REQUESTED = ("↶", "was rolled back as requested; total time", "yellow")
 
 
 def outcome_of(state: RunState) -> tuple[str, str, str]:

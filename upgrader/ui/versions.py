@@ -43,7 +43,7 @@ def print_versions(here: Here, offered: Sequence[OfferedVersion], today: date, s
             Text(_first(here, each)),
         )
     show(out, table)
-    show(out, Text(f"Ends of support as known on {support_ends().made}.", style="dim"))
+    show(out, Text(f"End-of-support dates as of {support_ends().made}.", style="dim"))
 
 
 def _support(here: Here, today: date) -> str:
@@ -53,7 +53,7 @@ def _support(here: Here, today: date) -> str:
         return f"patches until {_day(until, today)}"
     if (here.version.major, here.version.minor) < min(known.ends):
         return "no more patches"
-    return f"its end of patches was not yet known on {known.made}"
+    return f"the end of its patches was not known on {known.made}"
 
 
 def _day(day: date | None, today: date) -> str:

@@ -197,7 +197,7 @@ def test_a_list_without_an_end_is_an_error(
     """Of a server that continues with the same page again and again, each way to list says so, and names both."""
     _, _, endless = page("a", more="next")
     server.answers(*((200, {}, endless.replace(b'{"continue"', b'{"resourceVersion": "1", "continue"')),) * 9, 500)
-    with pytest.raises(ApiError, match=f"at {server.url} has no end.*(list|count) pods") as caught:
+    with pytest.raises(ApiError, match=f"at {server.url} returned a list without an end.*(list|count) pods") as caught:
         ask(kube)
     assert caught.value.status == 0 and len(server.asked) == 2
 
@@ -255,7 +255,9 @@ def test_each_that_is_forgotten_again_and_again_has_an_end(
     server.answers(*(answer for name in "abcd" for answer in (page(name, more="next"), 410)), page("e"))
     items = kube.each(PODS, at_once=1)
     assert [next(items)["metadata"]["name"] for _ in range(3)] == ["a", "b", "c"]
-    with pytest.raises(ApiError, match=f"at {server.url} has no end.*after 3 objects .list pods") as caught:
+    with pytest.raises(
+        ApiError, match=f"at {server.url} returned a list without an end.*after 3 objects .list pods"
+    ) as caught:
         next(items)
     assert "Check that the kubeconfig" in caught.value.remedy
 

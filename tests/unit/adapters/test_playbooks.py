@@ -334,6 +334,6 @@ def test_playbook_whose_tasks_could_not_be_listed_may_have_begun(
         raise PlaybookError("ansible-playbook --list-tasks timed out after 2 s", begun=False)
 
     monkeypatch.setattr(playbooks, "selects_tasks", late)
-    with pytest.raises(PlaybookError, match=r"play\.yml ended, but .* unknown: .*timed out after 2 s") as caught:
+    with pytest.raises(PlaybookError, match=r"play\.yml ended, but it is unknown .*: .*timed out after 2 s") as caught:
         play(monkeypatch, tmp_path, ScriptedRun("successful", *FACTS_ONLY))
     assert caught.value.begun

@@ -61,7 +61,7 @@ def test_remark_on_the_query() -> None:
         (answer(200, status="error", error="query timed out"), "it refused the query: query timed out"),
         (matrix(warnings=5), "not in the format of Prometheus' API"),
         (matrix({"metric": {}, "values": [[1, 10**400]]}), "is not a range of values"),
-        (matrix(warnings=["store a is not reachable"]), "its answer is incomplete: store a is not reachable"),
+        (matrix(warnings=["store a is not reachable"]), "its response is incomplete: store a is not reachable"),
         (answer(200, status="success", data={"resultType": "scalar", "result": [1, "1"]}), "is not a range of values"),
         (answer(200, status="success"), "is not a range of values"),
         (matrix({"metric": {}, "values": [[1, "one"]]}), "is not a range of values"),

@@ -138,7 +138,7 @@ def test_command_says_what_comes_first(tmp_path: Path, monkeypatch: pytest.Monke
     [
         ("v1.25.0", "no more patches"),
         ("v1.36.3", "patches until 2027-06-28"),
-        ("v1.99.0", "its end of patches was not yet known on "),
+        ("v1.99.0", "the end of its patches was not known on "),
     ],
 )
 def test_how_long_the_version_here_is_supported(tmp_path: Path, version: str, told: str) -> None:

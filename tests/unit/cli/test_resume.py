@@ -509,7 +509,7 @@ def test_goal_of_the_run_is_said_where_the_folder_asks_for_less(
     site.goal = goal
     site.run(OLDER, BEGUN)
     output = site.invoke("resume", answer="n\n")
-    assert ("Then on to v1.39.0, the run's original target, although upgrader.yaml now has" in output.stderr) == said
+    assert ("continues to v1.39.0, its original target, although upgrader.yaml now has" in output.stderr) == said
 
 
 def test_newest_upgrade_is_meant(site: Site) -> None:

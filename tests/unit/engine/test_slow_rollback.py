@@ -293,7 +293,7 @@ def test_rollback_that_is_not_observed_begins_on_the_controllers() -> None:
     world = World()
     assert world.run().outcome == "rolled-back"
     (why,) = world.replaced
-    assert "has not begun after" in why and "kube-controller-manager has not observed it" in why
+    assert "has not started after" in why and "kube-controller-manager has not observed it" in why
     assert world.helm.calls == [f"upgrade {API}", f"rollback {API} 1", f"rollback {API} 1"]
     assert world.undone_within < STALLED_SECONDS + 120
 

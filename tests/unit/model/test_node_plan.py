@@ -152,6 +152,6 @@ def test_nodes_of_the_right_version_are_told_by_what_they_are_configured_with() 
     assert (controllers.action, [node.node for node in workers.nodes]) == ("unchanged", ["w1", "w2", "w3"])
     assert workers.summary == "3 nodes: v1.36.3 → v1.37.1; kubelet: maxPods"
     behind = replace(workers, pool=replace(workers.pool, detach=DetachPolicy()))
-    assert behind.summary == f"{workers.summary}; removed from the load balancer meanwhile"
+    assert behind.summary == f"{workers.summary}; out of the load balancer during its upgrade"
     assert [node.configured for node in workers.nodes] == ["", "other", wanted.fingerprint]
     assert [node.node for node in plan(NodeConfiguration())[1].nodes] == ["w3"]

@@ -60,7 +60,7 @@ def test_emulation_is_shown_with_what_it_does_not_cover() -> None:
     first = PlanDocument.of(Plan(old, new, (WEB,), (1, 36)), (), {}).emulation
     again = PlanDocument.of(Plan(new, new, (WEB,), (1, 36)), (), {}).emulation
     assert first is not None and again is not None
-    assert str(first).startswith("the control plane begins to emulate 1.36; `upgrader finalize` ends the emulation")
+    assert str(first).startswith("the control plane starts to emulate 1.36; `upgrader finalize` ends the emulation")
     assert str(again).startswith("the control plane continues to emulate 1.36;")
     told = "\n".join(first.not_covered)
     assert all(part in told for part in ("Flags", "kube-proxy", "Kubelets", "etcd"))

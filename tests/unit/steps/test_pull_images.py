@@ -498,7 +498,7 @@ def test_pod_that_is_evicted_is_made_once_more() -> None:
     notes = apply(kube)
     nodes = [pod["spec"]["nodeName"] for pod in kube.created]
     assert sorted(nodes) == ["n1", "n1", "n2"] and len({pod["metadata"]["name"] for pod in kube.created}) == 3
-    assert f"pod kube-system/{evicted[0]} was deleted before n1 had pulled its images: it is made once more" in notes
+    assert f"pod kube-system/{evicted[0]} was deleted before n1 had pulled its images: it is created again" in notes
     assert not kube.list(PODS)
 
 

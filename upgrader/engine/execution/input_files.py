@@ -115,7 +115,7 @@ def file_digests(
                 return
             if path.is_dir():
                 raise UsageError(
-                    f"{path} leads to {os.path.realpath(path)}, which an approval can't cover",
+                    f"{path} is a link to {os.path.realpath(path)}, which an approval can't cover",
                     remedy="Remove the link.",
                 )
         if stat.S_ISDIR(mode):

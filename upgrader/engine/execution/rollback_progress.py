@@ -146,7 +146,7 @@ class RollbackProgress:
 
 def _stalled(seconds: float, why: str) -> RollbackStalled:
     return RollbackStalled(
-        f"the rollback of Deployment {_NAMESPACE}/{RECOVERED_RELEASE} has not begun after {seconds:.0f} s: {why}",
+        f"the rollback of Deployment {_NAMESPACE}/{RECOVERED_RELEASE} has not started after {seconds:.0f} s: {why}",
         remedy="Compare the CPU that kube-apiserver uses with its limit: kubectl -n kube-system top pod --containers. "
         "See also the log of kube-controller-manager.",
     )

@@ -78,8 +78,8 @@ _CLOCKS_DIFFER_SECONDS = 10 * 366 * 86400.0
 """A journal that says more is damaged, or forged."""
 
 _STOPS_LATER = (
-    "the run was asked to stop, and will stop after this step: a change isn't ended halfway, so an active Helm "
-    "continues. A second signal stops the run at once; then Helm completes the change, or rolls it back, on its own"
+    "the run will stop after this step, because a change is not interrupted halfway: an active Helm continues. A "
+    "second signal stops the run immediately; an active Helm then completes the change, or rolls it back, by itself"
 )
 
 
@@ -324,7 +324,7 @@ class Runner:
             may_wait()
             return read()
 
-        why = f"as step {item.step.name} begins with the state that it finds there"
+        why = f"because step {item.step.name} starts from the state that it finds there"
         return wait_for_hosts(self._clock, attempt, self._note, why)
 
     def _apply(self, item: PipelineStep, began: float) -> None:

@@ -249,7 +249,7 @@ def _why_not(item: Mapping[str, Any], copied: Mapping[str, Any]) -> str:
     if isinstance(spec, Mapping) and spec.get("paramRef"):
         return "its parameters are not copied"
     if item.get("kind") != "CustomResourceDefinition" and _selects_otherwise(item, copied):
-        return "a selector or toleration of it can't be copied whole"
+        return "one of its selectors or tolerations can't be copied completely"
     return ""
 
 

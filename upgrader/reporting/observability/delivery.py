@@ -59,4 +59,4 @@ class Delivery(Generic[_Item]):
     def _tell(self, why: str) -> None:
         if not self._failed:
             self._failed = True
-            self._note(f"{self._failure}; the run continues without: {why}")
+            self._note(f"{self._failure}, but the run continues: {why}")

@@ -97,4 +97,4 @@ class MetricsPublisher:
     def _tell(self, sink: MetricSink, why: str) -> None:
         if sink.name not in self._failed:
             self._failed.add(sink.name)
-            self._note(f"metrics can't be written to {sink.name}; the run continues without: {why}")
+            self._note(f"metrics can't be written to {sink.name}, but the run continues: {why}")

@@ -89,5 +89,5 @@ def write_reports(
         except OSError as error:
             raise JournalError(
                 f"{path} can't be written: {error.strerror}; the run's outcome: {state.result}",
-                remedy=f"{journal} beside it has everything that the report would contain.",
+                remedy=f"{journal} in the same folder has all that the report would contain.",
             ) from error

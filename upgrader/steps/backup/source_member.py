@@ -49,7 +49,7 @@ def members_to_ask(wanted: Wanted, tools: EtcdTools, hosts: Sequence[Host], note
     newest = sorted(found, key=lambda item: -item[1].revision)
     note(
         f"No etcd member is part of a quorum. The {wanted} is of {newest[0][0].host.name}, which has the newest known "
-        "data; data that only other members have is missing from it"
+        "data; it lacks data that only other members have"
     )
     return [member for member, _ in newest]
 

@@ -128,7 +128,7 @@ class ImagePulls:
                 deleted = [pull for pull in active.values() if pull.deleted and not pull.skipped]
                 self._end(deleted, active)
                 for pull in deleted:
-                    self.note(f"{pull.deleted}: it is made once more")
+                    self.note(f"{pull.deleted}: it is created again")
                     again.add(pull.node)
                     # Last of all: by then its node may be gone, or another one.
                     waiting.insert(0, (pull.node, tuple(replace(pod, name=new_name()) for pod in pull.pods)))

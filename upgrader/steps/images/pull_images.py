@@ -70,8 +70,8 @@ class PullImagesStep(OneWay):
             self.later.begin(rest, at_once, pulled)
             if rest:
                 note(
-                    f"{len(rest)} workers pull the images of later steps beside the next ones; step "
-                    f"{self.later.needed_by} begins once they have them"
+                    f"{len(rest)} workers pull the images of later steps while the run continues; step "
+                    f"{self.later.needed_by} starts once they have them"
                 )
                 return
         done = f"{len(lacking)} node{'s' * (len(lacking) != 1)} had to pull images" if lacking else "no node lacked any"

@@ -88,7 +88,7 @@ class Batch:
         for name, why in self.detaching.out(_having(todo, "detach"), note, briefly=True).items():
             note(f"{name}: {why}; draining it anyway")
         draining = [*_having(todo, "detach"), *_having(todo, "drain")]
-        self._enter(draining, "drain", note, "cordoned, draining it briefly")
+        self._enter(draining, "drain", note, "cordoned; draining with a short deadline")
         blocked = self.drain.briefly(draining, note) if draining else {}
         drained = [name for name in draining if name not in blocked]
         for name, why in blocked.items():

@@ -101,7 +101,7 @@ class Detaching:
         if now is None or not self._attaching(now):
             return ""
         if now.wanted_out:
-            note(f"{name}: another client requests its removal from the load balancer: it stays out")
+            note(f"{name}: stays out of the load balancer, because another client requests its removal")
         else:
             step = contract.attach(now.annotations, LOAD_BALANCER)
             if not step.done:

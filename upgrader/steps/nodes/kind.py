@@ -208,8 +208,8 @@ def _check_configuration(begun: StepState, now: str) -> None:
     assert begun.restore_point is not None
     if begun.phase in ("applying", "gating", "failed") and begun.restore_point.configuration != now:
         raise UsageError(
-            f"{begun.name} began with a different node configuration than upgrader.yaml has now: a node with both "
-            "could not be restored",
+            f"{begun.name} started with a different node configuration than upgrader.yaml has now: a node with both "
+            "configurations could not be restored",
             remedy="Restore `kubeletConfiguration` and `containerRuntime` (with its file) in upgrader.yaml, and resume;"
             " or run `upgrader rollback`, then start a new run.",
         )

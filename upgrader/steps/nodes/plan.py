@@ -69,7 +69,7 @@ class PlannedNodes(PlannedStep):
         parts += [str(self.configuration)] if self.configuration.fingerprint else []
         count = len(self.nodes)
         text = f"{counted(count, 'node')}: {'; '.join(parts) or self.target}"
-        return f"{text}; removed from the load balancer meanwhile" if self.pool.detach else text
+        return f"{text}; out of the load balancer during its upgrade" if self.pool.detach else text
 
     def _left_alone(self) -> Iterator[str]:
         versions: dict[KubernetesVersion, list[str]] = {}

@@ -70,7 +70,7 @@ class PastDownNodes:
             why = f"{', '.join(sorted(self._down))} is down, and uses up the DaemonSet's maxUnavailable"
         for pod in stale:
             self._kube.delete(PODS, pod.name, pod.namespace)
-            self._tell(f"{self._ref}: deleting its old pods instead of its controller: {why}")
+            self._tell(f"{self._ref}: deleting its old pods, because its controller doesn't: {why}")
 
     def _next(self, found: KubeObject, old: list[Pod], reading: Reading, allowed: int) -> list[Pod]:
         """The old pods on nodes that are up which may be replaced now; those that don't work its controller replaces

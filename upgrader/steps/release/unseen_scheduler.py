@@ -59,7 +59,9 @@ class UnseenScheduler:
         except ApiError as error:  # Helm's own wait has a deadline, and says what it waits for
             if error.status == HTTPStatus.FORBIDDEN and error.message != self._refused:
                 self._refused = error.message
-                self._note(f"a pod of {_COMPONENT} that no scheduler has seen gets no node: {error.message}")
+                self._note(
+                    f"a pod of {_COMPONENT} that no scheduler has seen can't be bound to a node: {error.message}"
+                )
 
     def _bind(self, pod: Pod) -> None:
         for _ in self._controllers:

@@ -179,7 +179,7 @@ def test_what_selects_by_a_label_for_secrets_is_left_out(part: str, value: dict[
     web["spec"][part] = value
     found = copied(objects=(web,))
     assert found.objects == () and "hunter2" not in str(found.plain())
-    assert found.not_copied == ("Deployment shop/web: a selector or toleration of it can't be copied whole",)
+    assert found.not_copied == ("Deployment shop/web: one of its selectors or tolerations can't be copied completely",)
 
 
 @pytest.mark.parametrize(

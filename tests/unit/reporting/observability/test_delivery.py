@@ -21,4 +21,4 @@ def test_fault_of_ours_costs_one_message() -> None:
     delivery.end()
     delivery.close(10)
     assert sent == ["first", "last"]
-    assert notes == ["not all could be told; the run continues without: KeyError: 'bad one'"]
+    assert notes == ["not all could be told, but the run continues: KeyError: 'bad one'"]

@@ -108,7 +108,7 @@ def test_failure_is_noted_once() -> None:
     run(publishing)
     publishing.end()
     publishing.close(60)
-    assert notes == ["metrics can't be written to the Pushgateway; the run continues without: it answered 503"]
+    assert notes == ["metrics can't be written to the Pushgateway, but the run continues: it answered 503"]
     assert len(bad.written) == len(good.written) > 1
 
 
@@ -182,4 +182,4 @@ def test_fault_of_ours_keeps_no_other_sink_from_its_metrics() -> None:
     publishing.end()
     publishing.close(60)
     assert 'outcome="succeeded"} 1.0' in good.written[-1]
-    assert notes == ["metrics can't be written to the sink; the run continues without: KeyError: 'x'"]
+    assert notes == ["metrics can't be written to the sink, but the run continues: KeyError: 'x'"]

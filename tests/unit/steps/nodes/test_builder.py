@@ -242,7 +242,7 @@ def test_pool_that_has_begun_goes_on_with_its_own_configuration(began: NodesSett
     phases: tuple[StepPhase, ...] = ("applying", "gating", "failed")
     others: tuple[StepPhase, ...] = ("passed", "undoing", "undone", "undo-failed")
     for phase in phases:
-        with pytest.raises(UsageError, match="nodes-workers began with a different node configuration") as refused:
+        with pytest.raises(UsageError, match="nodes-workers started with a different node configuration") as refused:
             builder(CONFIGURED).replan(state(StepState("nodes-workers", phase, restore_point=point)), (), observed())
         assert "upgrader rollback" in refused.value.remedy
         builder(began).replan(state(StepState("nodes-workers", phase, restore_point=point)), (), observed())

@@ -240,7 +240,7 @@ def test_somebody_who_wants_it_out_in_the_end_has_it() -> None:
 
     fleet.kube.watchers.append(want)
     fleet.step().apply(fleet.notes.append)
-    assert "worker-1: another client requests its removal from the load balancer: it stays out" in fleet.notes
+    assert "worker-1: stays out of the load balancer, because another client requests its removal" in fleet.notes
     assert NodeMark.of(fleet.node("worker-1")) is None
 
 
