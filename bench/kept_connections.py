@@ -48,8 +48,8 @@ class Beside:
 
 BESIDE: Mapping[str, Beside] = {
     "none": Beside("HTTP/2 alone", {}),
-    "busy": Beside("beside HTTP/1.1 clients that write often", {0.05: 5, 0.2: 5}),
-    "all": Beside("beside HTTP/1.1 clients", CLIENTS),
+    "busy": Beside("with HTTP/1.1 clients that write often", {0.05: 5, 0.2: 5}),
+    "all": Beside("with HTTP/1.1 clients", CLIENTS),
 }
 
 _PODS = Kind("v1", "pods")

@@ -53,7 +53,7 @@ CASES: Mapping[str, Case] = {
         "`helm upgrade` of a release before its step", "is rolled back (4); the other revision stays", "the revision"
     ),
     "test_pipeline_begins_before_the_step_does": Case(
-        "is still in `helm upgrade` of a release when its step is due",
+        "still runs `helm upgrade` of a release when its step is due",
         "is rolled back (4); the other Helm goes on",
         "the release's status, `pending-upgrade`",
     ),
@@ -67,20 +67,22 @@ CASES: Mapping[str, Case] = {
         "a policy engine takes each pod's images from a mirror", _UNNOTICED
     ),
     f"test_laptop_that_sleeps_for_three_minutes[{_GATES}]": Case(
-        "none: the laptop sleeps for 180 s while gates are checked", _EITHER
+        "none, but the laptop sleeps for 180 s while gates are checked", _EITHER
     ),
     f"test_laptop_that_sleeps_for_three_minutes[{_HELM}]": Case(
-        "none: it sleeps for 180 s while Helm is running", _EITHER
+        "none, but the laptop sleeps for 180 s while Helm is running", _EITHER
     ),
     "test_sleeps_until_its_lock_is_gone": Case(
-        "`upgrader run` on another machine, while this one sleeps", "changes nothing more (130)", "the other run"
+        "`upgrader run` on another machine, while the laptop sleeps", "changes nothing more (130)", "the other run"
     ),
     f"test_vpn_that_drops_for_two_minutes[{_GATES}]": Case(
-        "none: the VPN is gone for 120 s while gates are checked", _EITHER
+        "none, but the VPN is down for 120 s while gates are checked", _EITHER
     ),
-    f"test_vpn_that_drops_for_two_minutes[{_HELM}]": Case("none: it is gone for 120 s while Helm is running", _EITHER),
+    f"test_vpn_that_drops_for_two_minutes[{_HELM}]": Case(
+        "none, but the VPN is down for 120 s while Helm is running", _EITHER
+    ),
     f"test_vpn_that_drops_while_kube_apiserver_is_replaced[{_APISERVER}]": Case(
-        "none: it is gone for 120 s while Helm replaces kube-apiserver", _EITHER
+        "none, but the VPN is down for 120 s while Helm replaces kube-apiserver", _EITHER
     ),
 }
 

@@ -103,7 +103,7 @@ PARTS: Mapping[str, Part] = {
         ("checkpointer", "checkpointer_power_cuts"),
     ),
     "faults": Part(
-        "Changes that can't work, a control plane that is broken, deleted or given back, a network that is gone",
+        "Changes that can't work; a control plane that is broken, deleted or returned to kubeadm; network outages",
         (
             "adopted_again",
             "bad_changes",
@@ -124,16 +124,16 @@ PARTS: Mapping[str, Part] = {
         ("pytest -m soak tests/e2e/test_bad_input.py tests/e2e/test_releases.py tests/e2e/test_trial.py",),
     ),
     "others": Part(
-        "Others who change the cluster meanwhile: GitOps, pipelines, policies, people; a laptop that sleeps, a VPN",
+        "Other clients that change the cluster during a run: GitOps, CI, policies, people; a laptop that sleeps, a VPN",
         ("others_at_work",),
     ),
     "certificates": Part(
-        "New CAs and their undo, certificates that others replace",
+        "New CAs and their rollback; certificates that other tools replace",
         ("ca_rotation", "rotated_ca", "replaced_certificate", "replaced_client_ca"),
         ("pytest -m soak tests/e2e/test_certs.py",),
     ),
     "controllers": Part(
-        "Another etcd; three controllers: labs, etcd, backups, controllers that leave, join or are down, a virtual IP",
+        "Another etcd image; three controllers: etcd, backups, controllers that leave, join or are down, a virtual IP",
         (
             "backup_of_three",
             "controller_that_is_down",
@@ -164,18 +164,18 @@ PARTS: Mapping[str, Part] = {
         ("pytest -m soak tests/contract/test_fleet_jobs.py",),
     ),
     "guard": Part(
-        "guard on real machines, and its tutorials; each right that it is given taken away once",
+        "guard on real machines, and its tutorials; guard without each of its permissions",
         ("guard_on_a_lab", "guard_pages"),
         ("pytest -m soak tests/contract/guard",),
     ),
-    "kinds": Part("Kinds of clusters, each the whole way", ("kinds",)),
+    "kinds": Part("Kinds of clusters, each from its adoption to a recovery", ("kinds",)),
     "copies": Part(
-        "A cluster's copy, and a lab like it, the whole way; rehearsals on another machine, and killed ones",
+        "A cluster's copy, and a lab made from it; rehearsals on another machine, and killed ones",
         ("lab_like_a_cluster", "rehearsal_elsewhere"),
         ("bench.rehearsal_kills",),
     ),
     "pages": Part(
-        "What the documentation shows, typed; releases, registries and mirrors; reports in a browser",
+        "The commands and output in the documentation; releases, registries and mirrors; reports in a browser",
         (
             "ci_jobs_of_a_merge",
             "docs_site",
@@ -297,7 +297,7 @@ _HEAD = """# What takes hours
 `make soak PART=guard` runs one part, `PART=guard/guard_pages` one of its test files. `make docs` generates this page
 from `bench/results/soak.json`. A result that is older than the previous release is marked as outdated.
 
-| part | what it is about | what it said last |
+| part | what is tested | last result |
 |---|---|---|"""
 
 

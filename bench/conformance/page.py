@@ -42,7 +42,7 @@ def page(known: Mapping[str, Mapping[str, Record]], remarks: Mapping[str, str]) 
 
 
 def _summary(ways: Mapping[str, Record]) -> list[str]:
-    columns = ("way", "specs in all", "passed", "failed", "skipped by themselves", "left out", "not run")
+    columns = ("when", "specs", "passed", "failed", "skipped by themselves", "left out", "not run")
     lines = [f"| {' | '.join(columns)} |", "|---" + "|---:" * (len(columns) - 1) + "|"]
     for way, (title, _) in WAYS.items():
         if way in ways:

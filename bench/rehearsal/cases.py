@@ -106,7 +106,7 @@ CASES: Mapping[str, Case] = {
         _target("--runtime-config=autoscaling/v2=false"),
     ),
     "stricter validation": Case(
-        "a Service whose address has leading zeros, which the target takes for no address",
+        "a Service whose address has leading zeros, which the target rejects",
         "old address",
         (("rehearsal.create", "services"),),
         lambda site: (site.server(OLD, *STORED["old address"].flags), site.server(TARGET)),
@@ -150,7 +150,7 @@ CASES: Mapping[str, Case] = {
         (("rehearsal.conversion", "converteds.example.com"),),
     ),
     "refused today": Case(
-        "a policy that refuses each request today: unknown, and not fine",
+        "a policy that already refuses each request; the result is unknown",
         "refused today",
         (("rehearsal.unproven", "plains.example.com"),),
     ),
@@ -187,7 +187,7 @@ CASES: Mapping[str, Case] = {
     ),
     "usual objects": Case("objects of twenty kinds", "usual"),
     "empty": Case("a new cluster", "empty"),
-    "same version": Case("a change of nothing", "usual", (), lambda site: (site.server(OLD), site.server(OLD))),
+    "same version": Case("nothing was changed", "usual", (), lambda site: (site.server(OLD), site.server(OLD))),
     "encrypted": Case("Secrets that a key encrypts, which both have", "encrypted", (), _keys(key("a"), key("a"))),
     "webhooks and aggregated APIs": Case("a webhook for everything, and an API of another server", "webhooks"),
     "policies and quotas": Case(

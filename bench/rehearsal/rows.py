@@ -16,8 +16,8 @@ _MOST = 6
 _HEAD = """# What a rehearsal finds
 
 Each row is one [rehearsal](../rehearsal.md) on this machine, from v1.36.3 to v1.37.1 unless it says otherwise: real API
-servers have stored the objects, and both versions serve copies of them in a network of their own, with the same program
-as on a controller. `python -m bench.rehearsal` runs all of them without a lab, and `--only` runs one; the last result
+servers have stored the objects, and both versions serve copies of them without a network, with the same program as on
+a controller. `python -m bench.rehearsal` runs all of them without a lab, and `--only` runs one; the last result
 of each is kept in `bench/results/rehearsal.json`. Findings of severity `info`, such as new defaults, are not listed.
 Seconds, memory (a cgroup limits it to 2 GiB) and load averages, at its beginning and end, are those of the comparison.
 """

@@ -15,7 +15,7 @@ def test_page() -> None:
     lane = HTTP2Seen("lease", 5, 2.0, 700, 2, 3, 912.0, 0, 0, ())
     result = {"date": "2026-01-01", "cores": 2, "rolls": 3, "clients": [asdict(seen)], "http2": [asdict(lane)]}
     text = page({"1 all": result, "3 none": result})
-    assert "## 1 controller, beside HTTP/1.1 clients: 3 rolls" in text
+    assert "## 1 controller, with HTTP/1.1 clients: 3 rolls" in text
     assert "## 3 controllers, through the load balancer, HTTP/2 alone: 3 rolls" in text
     assert "`make bench-kept ROLLS=3 CONTROLLERS=3 BESIDE=none`, 2026-01-01, 2 cores." in text
     assert "| HTTP/1.1 | 20 | 0.05 | 4000 | 20 | 1 | 5.2 |" in text
