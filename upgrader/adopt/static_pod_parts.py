@@ -221,7 +221,7 @@ def _check_paths(host: str, static: StaticPod) -> None:
             if "/" in part and not part.startswith("/") and innermost_mount(static, f"/{part}"):
                 raise Blocked(
                     f"{static.component}'s static pod on {host} has --{name}={part}, which is not an absolute path: "
-                    "adoption takes over only files that are named by one; nothing was changed",
+                    "adoption can't take over that file; nothing was changed",
                     remedy=f"Write /{part} there, on every controller; the kubelet then restarts the pod.",
                 )
 
@@ -231,8 +231,8 @@ def other_lease(found: str, component: str) -> Blocked:
     return Blocked(
         f"{found}: the chart's pods, the gates and the pod-checkpointer use Lease kube-system/{component}; nothing was "
         "changed",
-        remedy="Two instances with different Leases would both be active. So first stop it on all controllers: move "
-        f"its manifest, /etc/kubernetes/manifests/{component}.yaml, to another folder. Then remove the setting "
+        remedy=f"Two instances with different Leases would both be active. So first stop {component} on all "
+        f"controllers: move /etc/kubernetes/manifests/{component}.yaml to another folder. Then remove the setting "
         "everywhere, also from ConfigMap kube-system/kubeadm-config, and move the manifests back.",
     )
 

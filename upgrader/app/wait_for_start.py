@@ -92,7 +92,7 @@ class _Kubelets:
                     self.seen.setdefault(name, set()).add(time)
         # One without a Lease is no node, or never was one that worked: the checks say so.
         waits = [name for name, times in self.seen.items() if len(times) <= _RENEWALS]
-        return f"kubelets that have not reported yet: {first_few(waits)}" if waits else ""
+        return f"the kubelet of {first_few(waits)}" if waits else ""
 
 
 def _starting(kube: Kube, cluster: Cluster) -> str:

@@ -81,9 +81,7 @@ def test_what_is_stored_from_before_a_power_cut_is_not_believed() -> None:
     """Until each controller's kubelet has reported, pods that are stored as Ready are waited for as well."""
     world = PowerCut(back_after=28)
     assert world.wait() == 58.0
-    assert world.told == [
-        "Waiting up to 1 min 00 s (--timeout) until these are Ready: kubelets that have not reported yet: controller-3"
-    ]
+    assert world.told == ["Waiting up to 1 min 00 s (--timeout) until these are Ready: the kubelet of controller-3"]
 
 
 def test_kubelets_at_work_are_seen_within_seconds() -> None:
@@ -94,7 +92,7 @@ def test_kubelets_at_work_are_seen_within_seconds() -> None:
     assert (world.wait(), world.told) == (4.0, []), "the fake's kubelets renew at each reading"
     dead = PowerCut(back_after=1000)
     assert dead.wait() == 60.0
-    assert dead.told[-1] == "Not Ready after 1 min 00 s: kubelets that have not reported yet: controller-3"
+    assert dead.told[-1] == "Not Ready after 1 min 00 s: the kubelet of controller-3"
 
 
 def test_pod_that_becomes_ready(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -83,7 +83,7 @@ class BackupRehearsal:
         if missing := sorted(wanted - files.keys()):
             raise BackupRefused(
                 f"{self.backup.path} lacks files of {manifest.member} that kube-apiserver's flags name: "
-                f"{', '.join(missing)}. A backup contains only /etc/kubernetes and encryption configurations",
+                f"{', '.join(missing)}. A backup has only files of /etc/kubernetes, and encryption configurations",
                 remedy=_ANOTHER,
             )
         admission = {path for server in servers.values() for path in server.admission}

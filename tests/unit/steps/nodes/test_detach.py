@@ -151,7 +151,7 @@ def test_a_timestamp_that_can_not_be_read_is_waited_for() -> None:
     fleet.kube.watchers.append(write)
     fleet.step().apply(fleet.notes.append)
     assert fleet.state() == {"worker-1": DONE}
-    told = f"worker-1: waiting for a time in the annotation {DETACHED}, where 'half past nine' stands"
+    told = f"worker-1: waiting for a time in the annotation {DETACHED}, which is 'half past nine'"
     assert fleet.notes.count(told) == 1
 
 
@@ -165,7 +165,7 @@ def test_a_timestamp_that_can_not_be_read_until_the_deadline_is_in_the_error() -
             fleet.annotate("worker-1", out="yes")
 
     fleet.kube.watchers.append(spoil_first)
-    with pytest.raises(StepFailed, match=r"waiting for a time in the annotation .*, where 'yes' stands"):
+    with pytest.raises(StepFailed, match=r"waiting for a time in the annotation .*, which is 'yes'"):
         fleet.step().apply(fleet.notes.append)
 
     fleet, agent = fleet_of("worker-1")
@@ -175,7 +175,7 @@ def test_a_timestamp_that_can_not_be_read_until_the_deadline_is_in_the_error() -
             fleet.annotate("worker-1", back="no")
 
     fleet.kube.watchers.append(spoil)
-    with pytest.raises(StepFailed, match=f"waiting for a time in the annotation {ATTACHED}, where 'no' stands"):
+    with pytest.raises(StepFailed, match=f"waiting for a time in the annotation {ATTACHED}, which is 'no'"):
         fleet.step().apply(fleet.notes.append)
 
 
