@@ -11,10 +11,8 @@ from types import TracebackType
 from typing import Self
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
-from rich.live import Live
 from rich.padding import Padding
 from rich.spinner import Spinner
-from rich.table import Table
 from rich.text import Text
 
 from upgrader.engine.state.event_fold import follow, switched
@@ -25,6 +23,7 @@ from upgrader.model.outcome import StepPhase, VerdictKind
 from upgrader.model.run_kind import RunKind
 from upgrader.ui.approval_question import ApprovalQuestion
 from upgrader.ui.availability import availability_line
+from upgrader.ui.live_picture import live_picture, row, seconds_since
 from upgrader.ui.terminal import duration, printable_text
 
 __all__ = ["ConsoleReporter", "Recording", "draw"]
@@ -46,6 +45,8 @@ _VERDICTS = {
     VerdictKind.UNKNOWN: "magenta",
 }
 
+_A_SECOND = 8.0
+"""How often the picture is redrawn: a gate is checked every second, and the spinner shows that it lives."""
 _DETAIL_LINES = 2
 """How many lines of a reason are shown, however small the screen is."""
 _OTHER_LINES = 8
@@ -88,16 +89,7 @@ class ConsoleReporter:
         self._noted = ""
         self._expected_seconds: float | None = None
         self._spinner = Spinner("dots", style="cyan")
-        self._live = self._picture()
-
-    def _picture(self) -> Live:
-        return Live(
-            console=self._console,
-            get_renderable=self._draw,
-            refresh_per_second=8,
-            transient=True,
-            redirect_stdout=False,
-        )
+        self._live = live_picture(self._console, self._draw, _A_SECOND)
 
     def __enter__(self) -> Self:
         self._live.start(refresh=True)
@@ -154,7 +146,7 @@ class ConsoleReporter:
         elif isinstance(event, StepApproved):
             question.withdraw()
             self._console.print(Text(f"  {event.step}: approved by {event.by}: {event.reason}", style="dim"))
-            self._live = self._picture()
+            self._live = live_picture(self._console, self._draw, _A_SECOND)
             self._live.start(refresh=True)
 
     def _draw(self) -> RenderableType:
@@ -199,24 +191,14 @@ def draw(
     return Group(Text(""), *rows, Text(""))
 
 
-def _row(*cells: tuple[RenderableType, int | None]) -> Table:
-    """One line of cells, each with a fixed width; None takes the rest of the line, and is truncated there."""
-    table = Table.grid(padding=(0, 1), expand=True)
-    for _, width in cells:
-        table.add_column(width=width, ratio=None if width else 1, no_wrap=True, overflow="ellipsis")
-    table.columns[-1].justify = "right"
-    table.add_row(*(cell for cell, _ in cells))
-    return table
-
-
 def _head(state: RunState, now: datetime, expected_seconds: float | None) -> RenderableType:
     verb, to, goal = f" {state.title}".rpartition(" to " if state.kind is RunKind.UPGRADE else " ")
     verb = f"{verb[:2].upper()}{verb[2:]}{to}"
     title = Text.assemble((verb, "bold"), (goal, "bold cyan"), (f"  {state.run}", "dim"))
-    elapsed = duration(_seconds_since(state.active_since, now))
+    elapsed = duration(seconds_since(state.active_since, now))
     if expected_seconds is not None and not state.rolling_back:
         elapsed += f" of about {duration(expected_seconds)}"
-    return Padding(_row((title, None), (Text(elapsed, style="dim"), max(12, len(elapsed)))), (0, 0, 1, 0))
+    return Padding(row((title, None), (Text(elapsed, style="dim"), max(12, len(elapsed)))), (0, 0, 1, 0))
 
 
 def _line(step: StepState, now: datetime, width: int, spinner: RenderableType) -> RenderableType:
@@ -226,7 +208,7 @@ def _line(step: StepState, now: datetime, width: int, spinner: RenderableType) -
     ended = {"failed": "failed", "undone": "rolled back", "undo-failed": "could not be rolled back"}.get(step.phase, "")
     change = f"back to {step.goal}" if step.phase == "undoing" else step.summary
     summary = Text(ended, style=style) if ended else Text(change, style="dim" if step.phase == "passed" else "")
-    return _row(
+    return row(
         (Text(""), 1),
         (mark, 1),
         (name, width + 1),
@@ -238,14 +220,10 @@ def _line(step: StepState, now: datetime, width: int, spinner: RenderableType) -
 def _time(step: StepState, now: datetime) -> str:
     """How long the current phase of an active step has lasted, or how long a finished one took."""
     if step.active:
-        return duration(_seconds_since(step.since, now))
+        return duration(seconds_since(step.since, now))
     if step.phase == "waiting":
         return ""
     return duration(step.undo_seconds if step.phase in ("undone", "undo-failed") else step.seconds)
-
-
-def _seconds_since(then: datetime | None, now: datetime) -> float:
-    return max(0.0, (now - then).total_seconds()) if then else 0.0
 
 
 def _detail(step: StepState) -> list[Text]:
