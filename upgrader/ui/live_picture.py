@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
+from math import ceil
+from typing import Any
 
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.control import Control
 from rich.live import Live
+from rich.live_render import LiveRender
+from rich.segment import Segment
 from rich.table import Table
 
 __all__ = ["live_picture", "row", "seconds_since"]
@@ -17,13 +22,45 @@ def live_picture(console: Console, draw: Callable[[], RenderableType], per_secon
 
     Standard error is part of the same terminal, and what is written there meanwhile stays above it.
     """
-    return Live(
+    return _Picture(
         console=console,
         get_renderable=draw,
         refresh_per_second=per_second,
         transient=True,
         redirect_stdout=False,
     )
+
+
+class _Picture(Live):
+    """Is drawn anew from its first line, also after the terminal has become narrower."""
+
+    def __init__(self, *, console: Console, **options: Any) -> None:
+        super().__init__(console=console, **options)
+        self._live_render = _Lines(console, self._live_render.renderable)
+
+
+class _Lines(LiveRender):
+    """What was drawn last. A terminal that becomes narrower wraps its lines, so that it begins further up than its
+    number of lines says.
+    """
+
+    def __init__(self, console: Console, renderable: RenderableType) -> None:
+        super().__init__(renderable)
+        self._console = console
+        self._widths: list[int] = []
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        drawn = list(super().__rich_console__(console, options))
+        segments = (each for each in drawn if isinstance(each, Segment))
+        self._widths = [Segment.get_line_length(line) for line in Segment.split_lines(segments)]
+        yield from drawn
+
+    def position_cursor(self) -> Control:
+        if self._shape is not None:
+            columns = max(1, self._console.width)
+            wrapped = sum(max(0, ceil(width / columns) - 1) for width in self._widths)
+            self._shape = self._shape[0], self._shape[1] + wrapped
+        return super().position_cursor()
 
 
 def row(*cells: tuple[RenderableType, int | None]) -> Table:
