@@ -151,7 +151,9 @@ def run(folder: Path, anew: bool, only_continue: bool, executor: ExecutorName | 
     from upgrader.fleet.reports.publishing import publishing
     from upgrader.fleet.use_cases import open_campaign, refuse_unfinished
     from upgrader.model.first_few import first_few
-    from upgrader.ui.fleet import changed_lines, phase_lines, print_fleet
+    from upgrader.ui.as_typed import program
+    from upgrader.ui.fleet import print_fleet
+    from upgrader.ui.fleet_display import campaign_display
 
     def ask(proposed: Fleet, another: bool) -> None:
         shown.doing("")
@@ -160,18 +162,14 @@ def run(folder: Path, anew: bool, only_continue: bool, executor: ExecutorName | 
             say("The newest campaign isn't done, and stays as it is.")
         confirm("Start this campaign?", yes=yes)
 
-    seen: list[tuple[Decision, CampaignState]] = []
-
     def show(decision: Decision, state: CampaignState) -> None:
-        before = seen.pop() if seen else (None, None)
-        seen.append((decision, state))
-        for line in (*phase_lines(state, before[1]), *changed_lines(decision, before[0])):
-            say(line)
+        display.look(decision, state)
         publisher.look(decision, state)
 
     with (
         open_campaign(folder, ask, anew=anew, begins=not only_continue, executor=executor) as coordinator,
-        publishing(coordinator, say) as publisher,
+        campaign_display(coordinator, sys.stderr, say, program(folder)) as display,
+        publishing(coordinator, display.say) as publisher,
     ):
         shown.doing("")
         if over := coordinator.over:

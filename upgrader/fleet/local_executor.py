@@ -20,9 +20,11 @@ from pathlib import Path
 from upgrader.errors import UsageError
 from upgrader.fleet.outcomes import CommandEnd, Sign, command_end
 
-__all__ = ["LocalExecutor"]
+__all__ = ["EVENTS", "LocalExecutor"]
 
-_EVENTS, _LOCK, _LOG = "events.jsonl", "lock", "log"
+EVENTS = "events.jsonl"
+"""What the command says, in the folder of an attempt."""
+_LOCK, _LOG = "lock", "log"
 _LAST_BYTES = 1 << 20
 """More than the last line of any command has."""
 
@@ -54,7 +56,7 @@ class LocalExecutor:
             os.close(lock)
             return
         try:
-            with (attempt / _EVENTS).open("ab") as events, (attempt / _LOG).open("ab") as log:
+            with (attempt / EVENTS).open("ab") as events, (attempt / _LOG).open("ab") as log:
                 # A session of its own: Ctrl-C ends the coordinator, and no run.
                 process = subprocess.Popen(
                     [*self._program, *arguments],
@@ -100,7 +102,7 @@ class LocalExecutor:
         """
         try:
             number = (attempt / _LOCK).read_text()
-            written = [(attempt / name).stat() for name in (_EVENTS, _LOG)]
+            written = [(attempt / name).stat() for name in (EVENTS, _LOG)]
         except (OSError, ValueError) as error:
             raise UsageError(f"{attempt} can't be read: {error}", remedy="Fix its permissions, or the disk.") from error
         times = [each.st_mtime for each in written if each.st_size]
@@ -113,14 +115,14 @@ class LocalExecutor:
         can't be read.
         """
         try:
-            with (attempt / _EVENTS).open("rb") as file:
+            with (attempt / EVENTS).open("rb") as file:
                 file.seek(max(0, os.fstat(file.fileno()).st_size - _LAST_BYTES))
                 line = file.read().rstrip(b"\n").rpartition(b"\n")[2]
             return command_end(line)
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise _unreadable(attempt / _EVENTS, error) from error
+            raise _unreadable(attempt / EVENTS, error) from error
 
 
 def _unreadable(path: Path, error: OSError) -> UsageError:

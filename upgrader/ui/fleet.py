@@ -21,6 +21,7 @@ from upgrader.model.first_few import first_few
 from upgrader.ui.terminal import console, print_line
 
 __all__ = [
+    "MARKS",
     "changed_lines",
     "phase_lines",
     "print_classes",
@@ -35,7 +36,7 @@ __all__ = [
 _TRAITS = 6
 """How many of them are named."""
 
-_MARKS = {
+MARKS = {
     "waiting": ("·", "dim"),
     "running": ("▸", "cyan"),
     "succeeded": ("✓", "green"),
@@ -88,7 +89,7 @@ def print_fleet_status(status: FleetStatus, stream: TextIO | None = None) -> Non
         print_line(out, _stage_line(stage, status), 2)
         for names in _groups(stage, status):
             each = status.state.clusters[names[0]]
-            mark, style = _MARKS[each.phase]
+            mark, style = MARKS[each.phase]
             count = f"{len(names)}  " if len(names) > 1 else ""
             print_line(out, Text.assemble("  ", (f"{mark} {each.phase}", style), f"  {count}{first_few(names)}"), 6)
             if said := _detail(names, status):

@@ -13,16 +13,17 @@ from rich.live import Live
 from rich.live_render import LiveRender
 from rich.segment import Segment
 from rich.table import Table
+from rich.text import Text
 
-__all__ = ["live_picture", "row", "seconds_since"]
+__all__ = ["Picture", "live_picture", "row", "seconds_since"]
 
 
-def live_picture(console: Console, draw: Callable[[], RenderableType], per_second: float) -> Live:
+def live_picture(console: Console, draw: Callable[[], RenderableType], per_second: float) -> Picture:
     """A picture that `draw` returns so many times a second, until it is stopped.
 
     Standard error is part of the same terminal, and what is written there meanwhile stays above it.
     """
-    return _Picture(
+    return Picture(
         console=console,
         get_renderable=draw,
         refresh_per_second=per_second,
@@ -31,12 +32,19 @@ def live_picture(console: Console, draw: Callable[[], RenderableType], per_secon
     )
 
 
-class _Picture(Live):
+class Picture(Live):
     """Is drawn anew from its first line, also after the terminal has become narrower."""
 
     def __init__(self, *, console: Console, **options: Any) -> None:
         super().__init__(console=console, **options)
         self._live_render = _Lines(console, self._live_render.renderable)
+
+    def say(self, *lines: Text) -> None:
+        """Write lines that stay above it, which the terminal may wrap. It isn't redrawn meanwhile: if both were written
+        at once, neither would know how many rows the other has.
+        """
+        with self._lock:
+            self.console.print(*lines, sep="\n", soft_wrap=True)
 
 
 class _Lines(LiveRender):

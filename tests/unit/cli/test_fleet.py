@@ -22,6 +22,7 @@ from click.testing import CliRunner, Result
 from testkit.fakes.clock import FakeClock
 from testkit.fakes.kube import FakeKube
 from testkit.fleet_folder import FLEET, INVENTORY, server_of, write_fleet, write_kubeconfig
+from testkit.terminal import this_process_on_terminal
 from tests.unit.fleet.test_open_runs import write_later
 from tests.unit.ui.test_plan_markdown import document
 from upgrader import __version__
@@ -303,6 +304,55 @@ def test_interrupted_campaign_says_how_it_goes_on(folder: Path, monkeypatch: pyt
     with pytest.raises(Interrupted) as stopped:
         fleet(folder, "run", "--yes")
     assert "Runs in progress continue" in stopped.value.remedy and "upgrader fleet run" in stopped.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("ended", "code", "said"),
+    [
+        (None, 3, "Error: campaign 20260101T000000-fleet-v1.37.1 can't continue without an operator"),
+        (KeyboardInterrupt(), 130, "Error: interrupted"),
+        (UsageError("the disk is full"), 2, "Error: the disk is full"),
+    ],
+    ids=["stopped", "Ctrl-C", "error"],
+)
+def test_run_on_a_terminal(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, ended: BaseException | None, code: int, said: str
+) -> None:
+    """The campaign's last picture stays, and below it what the command says at its end, with the cursor: also after
+    Ctrl-C and after an error.
+    """
+    write_fleet(folder, FLEET.partition("  windows:")[0])
+    for name in ("CI", "NO_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    if ended:
+        monkeypatch.setattr(LocalExecutor, "running", lambda *_: True)
+        monkeypatch.setattr(FakeClock, "sleep", lambda *_: raised(ended))
+    monkeypatch.setattr(sys, "argv", ["upgrader", "-C", str(folder), "fleet", "run", "--yes"])
+    with this_process_on_terminal() as terminal, pytest.raises(SystemExit) as caught:
+        entry.main()
+    assert caught.value.code == code and not terminal._screen.cursor.hidden
+    lines = terminal.lines
+    head = next(place for place, line in enumerate(lines) if line.startswith(" Fleet upgrade to v1.37.1"))
+    assert not ended or "a: running" in lines[:head]
+    row = " ▸ a  running" if ended else " ✗ blocked  a: etcd has an alarm"
+    assert any(line.startswith(row) for line in lines[head:])
+    assert said in " ".join(" ".join(lines[head + 5 :]).split()) and not any("fleet pause" in line for line in lines)
+
+
+def raised(error: BaseException) -> None:
+    raise error
+
+
+def test_run_without_a_terminal_draws_nothing(folder: Path) -> None:
+    """A log has a line for each change, and no escape sequence."""
+    with pytest.raises(CampaignStopped):
+        fleet(folder, "run", "--yes")
+    shown = CliRunner().invoke(cli, ["-C", str(folder), "fleet", "run", "--yes"]).output
+    assert "\x1b" not in shown and shown.splitlines()[-3:] == [
+        "a: blocked: etcd has an alarm",
+        "canary: waiting: stage canary: blocked: a; maxFailures.blocked is 0",
+        "production: waiting for the stages before it, then an approval",
+    ]
 
 
 def test_new_campaign_forgets_no_run(folder: Path) -> None:
