@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -10,7 +12,7 @@ from datetime import datetime
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TextIO
+from typing import Any, Self, TextIO
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -97,6 +99,13 @@ class LiveCampaign(CampaignDisplay):
         self._over = self._failed = False
         self._live = live_picture(out, self._draw, _A_SECOND)
         self._live.transient = False
+        self._sigterm: Any = None
+
+    def __enter__(self) -> Self:
+        """Let SIGTERM end the command as Ctrl-C does: without an end, the terminal would keep its cursor hidden."""
+        if threading.current_thread() is threading.main_thread():
+            self._sigterm = signal.signal(signal.SIGTERM, signal.default_int_handler)
+        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -104,6 +113,8 @@ class LiveCampaign(CampaignDisplay):
         self._over = True
         with suppress(Exception):  # how the campaign has ended is said below the picture, whatever is wrong with that
             self._live.stop()
+        if self._sigterm is not None:
+            signal.signal(signal.SIGTERM, self._sigterm)
 
     def look(self, decision: Decision, state: CampaignState) -> None:
         """Take a look of the coordinator."""

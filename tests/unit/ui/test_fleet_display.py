@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from io import StringIO
@@ -226,6 +227,21 @@ def test_lines_where_there_is_no_live_display(
     assert len(said) == 8 and said[3].endswith("eu-central-227.example and 86 more: running")
     assert not any(terminal.lines) and not any("\x1b" in line for line in said)
     assert surroundings or type(campaign_display(of, cast(Any, terminal), said.append, PROGRAM)) is LiveCampaign
+
+
+def test_kill_of_a_display(terminal: Terminal, tmp_path: Path) -> None:
+    """SIGTERM acts like Ctrl-C while the display is open, so that the cursor is there again; afterwards as before."""
+    campaign, before = campaign_of(5), signal.getsignal(signal.SIGTERM)
+    display = live(campaign, terminal, tmp_path)
+
+    def carried_out() -> None:
+        with display:
+            display.look(campaign.status.decision, campaign.status.state)
+            signal.raise_signal(signal.SIGTERM)
+
+    with pytest.raises(KeyboardInterrupt):
+        carried_out()
+    assert not terminal._screen.cursor.hidden and signal.getsignal(signal.SIGTERM) == before
 
 
 def test_display_that_fails_ends_no_campaign(
