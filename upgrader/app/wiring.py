@@ -110,6 +110,7 @@ __all__ = [
     "push_archive",
     "system_clock",
     "wanted_releases",
+    "webhook_service",
 ]
 
 _BRIEF_SECONDS = 3.0
@@ -336,8 +337,7 @@ class Session:
 
     def webhook_service(self) -> HttpService | None:
         """The server that messages for people go to; None where upgrader.yaml names none."""
-        wanted = self.settings.observability.webhook
-        return HttpClient(wanted.endpoint, _SERVICE_SECONDS) if wanted else None
+        return webhook_service(self.settings.observability)
 
     def trace_service(self) -> HttpService | None:
         """The collector that traces go to; None where upgrader.yaml names none."""
@@ -439,6 +439,11 @@ def metric_sinks(wanted: ObservabilitySettings) -> tuple[MetricSink, ...]:
     if wanted.pushgateway:
         sinks.append(Pushgateway(HttpClient(wanted.pushgateway, _SERVICE_SECONDS), wanted.cluster))
     return tuple(sinks)
+
+
+def webhook_service(wanted: ObservabilitySettings) -> HttpService | None:
+    """The server that messages for people go to; None where a file's section `observability` names none."""
+    return HttpClient(wanted.webhook.endpoint, _SERVICE_SECONDS) if wanted.webhook else None
 
 
 def prometheus_at(endpoint: HttpEndpoint) -> Prometheus:

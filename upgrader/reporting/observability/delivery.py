@@ -18,9 +18,13 @@ _QUEUED = 50
 class Delivery(Generic[_Item]):
     """A queue and its thread. The first failure is noted, and none after it."""
 
-    def __init__(self, name: str, send: Callable[[_Item], None], failure: str, note: Callable[[str], None]) -> None:
-        """`send` raises UpgraderError, OSError or ValueError; `failure` is the beginning of its note."""
-        self._send, self._failure, self._note = send, failure, note
+    def __init__(
+        self, name: str, send: Callable[[_Item], None], failure: str, note: Callable[[str], None], *, of: str = "run"
+    ) -> None:
+        """`send` raises UpgraderError, OSError or ValueError; `failure` is the beginning of its note, and `of` is what
+        continues.
+        """
+        self._send, self._failure, self._note = send, f"{failure}, but the {of} continues", note
         self._items: queue.Queue[_Item | None] = queue.Queue(_QUEUED)
         self._failed = False
         self._thread = threading.Thread(target=self._send_all, name=name, daemon=True)
@@ -59,4 +63,4 @@ class Delivery(Generic[_Item]):
     def _tell(self, why: str) -> None:
         if not self._failed:
             self._failed = True
-            self._note(f"{self._failure}, but the run continues: {why}")
+            self._note(f"{self._failure}: {why}")

@@ -1,8 +1,9 @@
-"""Messages for people about a run: it starts, needs attention, fails, is rolled back, ends. Pure."""
+"""Messages for people, and those about a run: it starts, needs attention, fails, is rolled back, ends. Pure."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -21,12 +22,14 @@ from upgrader.model.event import (
 from upgrader.model.redaction.printable import printable
 from upgrader.model.run_kind import describe_run
 
-__all__ = ["TOPICS", "Message", "Topic", "ending", "message_of", "payload"]
+__all__ = ["COLOURS", "TOPICS", "Message", "Topic", "ending", "message_of", "payload"]
 
 Topic = Literal["start", "approval", "failure", "rollback", "end"]
 TOPICS: tuple[Topic, ...] = ("start", "approval", "failure", "rollback", "end")
 
-_COLOURS: dict[str, str] = {"failure": "danger", "rollback": "warning", "approval": "warning"}
+COLOURS: Mapping[str, str] = {"failure": "danger", "rollback": "warning", "approval": "warning"}
+"""By the topic; of others, it is the default of `Message`."""
+_GREY = "#808080"
 _OUTCOMES: dict[str, str] = {
     "succeeded": "good",
     "rolled-back": "warning",
@@ -47,7 +50,7 @@ class Message:
 
     topic: Topic
     text: str
-    colour: str = "#808080"
+    colour: str = _GREY
     fields: dict[str, str] = field(default_factory=dict)
     """Fields for programs, by their titles."""
 
@@ -87,25 +90,26 @@ def ending(state: RunState) -> Message:
     return Message(told.topic, told.text, _OUTCOMES[outcome], told.fields)
 
 
-def payload(message: Message, cluster: str) -> dict[str, object]:
-    """The message as Slack's incoming webhooks read it, and what is compatible with them.
+def payload(message: Message, name: str, *, of: str = "Cluster") -> dict[str, object]:
+    """The message as Slack's incoming webhooks read it, and what is compatible with them; `name` is that `of` what it
+    is about.
 
     Foreign texts, such as a pod's log, can't show a secret, mention anyone, or create a link.
     """
     fields = [
         {"title": title, "value": _safe(value), "short": len(value) < 40}
-        for title, value in {"Cluster": cluster, "Event": message.topic, **message.fields}.items()
+        for title, value in {of: name, "Event": message.topic, **message.fields}.items()
         if value
     ]
     return {
-        "text": _safe(f"{cluster}: {message.text}"),
+        "text": _safe(f"{name}: {message.text}"),
         "attachments": [{"color": message.colour, "fallback": _safe(message.text), "fields": fields}],
     }
 
 
 def _message(topic: Topic, state: RunState, text: str, **fields: str) -> Message:
     known = {"Run": state.run, "Kind": str(state.kind), "Target": str(state.target or ""), **fields}
-    return Message(topic, text, _COLOURS.get(topic, "#808080"), known)
+    return Message(topic, text, COLOURS.get(topic, _GREY), known)
 
 
 def _what(state: RunState) -> str:
