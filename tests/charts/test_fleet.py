@@ -78,6 +78,24 @@ def test_coordinator_is_installed_if_it_has_a_folder(render: Render) -> None:
     assert "tokenFile: /var/run/secrets" in config and "insecure" not in config
 
 
+def test_credentials_of_a_webhook_are_files(render: Render) -> None:
+    """A Secret is mounted that only the pod's group may read, and need not exist; by default, there is none."""
+    values = {"image": f"r/i@sha256:{'0' * 64}", "volume": {"persistentVolumeClaim": {"claimName": "fleet"}}}
+    without, pod = (
+        render("fleet", {"coordinator": {**values, **more}}).get("Deployment", "fleet-coordinator")
+        for more in ({}, {"secret": "fleet-webhook"})
+    )
+    assert not [each for each in without["spec"]["template"]["spec"]["volumes"] if "secret" in each]
+    spec = pod["spec"]["template"]["spec"]
+    (volume,) = (each for each in spec["volumes"] if "secret" in each)
+    assert volume["secret"] == {"secretName": "fleet-webhook", "defaultMode": 0o440, "optional": True}
+    (mount,) = (each for each in spec["containers"][0]["volumeMounts"] if each["name"] == volume["name"])
+    assert mount == {"name": "secret", "mountPath": "/etc/fleet-secrets", "readOnly": True}
+    assert spec["securityContext"]["fsGroup"] == 1000, "which the files belong to"
+    with pytest.raises(Refused, match="secret"):
+        render("fleet", {"coordinator": {**values, "secret": "no name"}})
+
+
 def test_jobs_reach_their_own_cluster_alone(render: Render) -> None:
     """Nothing comes in; out go its own addresses, by default to the API and SSH, and DNS, which can be left out."""
     found = render("fleet", VALUES, "ops")
