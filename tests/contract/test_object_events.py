@@ -100,5 +100,5 @@ def test_credentials_without_the_right(kube: KubeAdapter, servers: ApiServers) -
         (note,) = tell(powerless, "r3", STORY)
     finally:
         powerless.close()
-    assert "the run continues without" in note and "forbidden" in note
+    assert "but the run continues" in note and "forbidden" in note
     assert described(kube, "r3", "Deployment", "web") == []

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from upgrader.config.observability_yaml import ClusterName, HttpSection
+from upgrader.config.observability_yaml import ClusterName, HttpSection, WebhookSection
 from upgrader.config.section import Duration, NodeShare, Section, Text, Version
 from upgrader.model.observability import ObservabilitySettings
 
@@ -186,10 +186,13 @@ class ExclusionSection(Section):
 
 
 class FleetObservabilitySection(Section):
-    """Where the metrics of the campaign go ([Many clusters](../fleet.md#reports-metrics-and-a-calendar))."""
+    """Where metrics of the campaign, and messages about it, go
+    ([Many clusters](../fleet.md#reports-metrics-and-a-calendar)).
+    """
 
     fleet: ClusterName = Field(
-        default="", description="The fleet's name in metrics. Empty: the name of the folder of `fleet.yaml`."
+        default="",
+        description="The fleet's name in metrics and messages. Empty: the name of the folder of `fleet.yaml`.",
     )
     textfile_directory: str = Field(
         default="",
@@ -199,6 +202,13 @@ class FleetObservabilitySection(Section):
     pushgateway: HttpSection | None = Field(
         default=None, description="The Pushgateway that metrics are pushed to. Paths are relative to `fleet.yaml`."
     )
+    webhook: WebhookSection | None = Field(
+        default=None,
+        description="Where to send messages about the campaign. Paths are relative to `fleet.yaml`. The events: the "
+        "campaign starts, continues after it has waited for an operator, is paused or resumed, or a stage begins "
+        "(`start`); a stage waits for an approval (`approval`); clusters fail or are unreachable, or no other one may "
+        "begin (`failure`); clusters are rolled back (`rollback`); a stage or the campaign is done (`end`).",
+    )
 
     def at(self, folder: Path) -> ObservabilitySettings:
         """The settings; `folder` is that of `fleet.yaml`, which names the fleet if nothing else does."""
@@ -206,6 +216,7 @@ class FleetObservabilitySection(Section):
             cluster=self.fleet or folder.resolve().name or "fleet",
             textfile_folder=folder / self.textfile_directory if self.textfile_directory else None,
             pushgateway=self.pushgateway.at(folder) if self.pushgateway else None,
+            webhook=self.webhook.at(folder) if self.webhook else None,
         )
 
 

@@ -152,10 +152,16 @@ class CampaignReader:
 
     def journaled(self) -> CampaignState:
         """As `Campaign.journaled`."""
+        self._state = fold(self.further(), self._state)
+        return self._state
+
+    def further(self) -> tuple[tuple[datetime, CampaignEvent], ...]:
+        """The events that were written since it was read last, for who folds them itself. As above."""
         path = self.campaign.folder / JOURNAL
         records, place = read_further(path, self.place, EVENTS)
-        self._state, self.place = fold(_events(path, records), self._state), place
-        return self._state
+        events = tuple(_events(path, records))
+        self.place = place
+        return events
 
 
 def _events(path: Path, records: Iterable[Record]) -> Iterator[tuple[datetime, CampaignEvent]]:

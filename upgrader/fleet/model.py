@@ -168,7 +168,7 @@ class Fleet:
     commands: frozenset[str] = frozenset()
     """Those that kubeconfigs may run for credentials."""
     observability: ObservabilitySettings = field(default_factory=ObservabilitySettings)
-    """Where metrics go; its `cluster` is the fleet's name in them."""
+    """Where metrics and messages go; its `cluster` is the fleet's name in them."""
     jobs: JobSettings | None = None
     """None: runs can only be processes of this machine."""
     action: Action = RunKind.UPGRADE

@@ -15,6 +15,7 @@ from upgrader.config.yaml_schema import schema_text
 from upgrader.errors import ConfigError, UsageError
 from upgrader.fleet.fleet_folder import read_fleet
 from upgrader.fleet.model import Fleet
+from upgrader.model.observability import HttpEndpoint, WebhookSettings
 
 NOW = datetime(2026, 12, 1, tzinfo=UTC)
 
@@ -39,6 +40,36 @@ def test_fleet(tmp_path: Path) -> None:
     assert fleet.domain_of("a") == "north" and fleet.excluded == ("d",)
     assert fleet.by_name["a"].folder == tmp_path / "clusters/a"
     assert fleet.windows[0].seconds == 4 * 3600.0 and fleet.exclusions[0].first.isoformat() == "2026-12-15"
+
+
+def test_webhook_is_as_a_runs(tmp_path: Path) -> None:
+    """It has the same keys as in upgrader.yaml, with files of the fleet's folder; a campaign that was begun, too."""
+    assert read(tmp_path).observability.webhook is None
+    webhook = "{urlFile: slack, secretFile: key, events: [approval, end]}"
+    write_fleet(tmp_path, f"{FLEET}  observability: {{webhook: {webhook}}}\n")
+    begun = tmp_path / "runs/20261201T000000-fleet-v1.37.1"
+    begun.mkdir(parents=True)
+    for name in ("fleet.yaml", "fleet-inventory.yaml"):
+        (begun / name).write_bytes((tmp_path / name).read_bytes())
+    expected = WebhookSettings(HttpEndpoint("", url_file=tmp_path / "slack"), ("approval", "end"), tmp_path / "key")
+    for each in (None, begun):
+        assert read_fleet(tmp_path, NOW, begun=each).observability.webhook == expected
+
+
+@pytest.mark.parametrize(
+    ("webhook", "said"),
+    [
+        ("{}", "set either 'url' or 'urlFile'"),
+        ("{url: 'http://chat.example/x'}", "would be sent unencrypted"),
+        ("{url: 'https://a:b@chat.example/x'}", "put the user into"),
+        ("{url: 'https://chat.example/x', events: [begin]}", "events"),
+    ],
+)
+def test_refused_webhooks(tmp_path: Path, webhook: str, said: str) -> None:
+    """What upgrader.yaml must not have, fleet.yaml must not have either."""
+    with pytest.raises(ConfigError, match=r"fleet\.yaml:\d+: ") as error:
+        read(tmp_path, f"{FLEET}  observability: {{webhook: {webhook}}}\n")
+    assert said in str(error.value)
 
 
 WRONG_FLEETS = [

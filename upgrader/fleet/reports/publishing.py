@@ -6,19 +6,21 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
-from upgrader.app.wiring import metric_sinks
+from upgrader.app.wiring import metric_sinks, webhook_service
 from upgrader.engine.locks.folder_lock import FolderHolder, folder_holder
 from upgrader.errors import UpgraderError
 from upgrader.fleet.coordinator import Coordinator
 from upgrader.fleet.decide import Decision
 from upgrader.fleet.parallel_inquiry import Inquiry
 from upgrader.fleet.reports import files
+from upgrader.fleet.reports.messenger import Messenger
 from upgrader.fleet.reports.metrics import fleet_metrics
 from upgrader.fleet.state import CampaignState
 from upgrader.fleet.use_cases import FleetStatus
 from upgrader.reporting.observability.delivery import Delivery
 from upgrader.reporting.observability.exposition import rendered
 from upgrader.reporting.observability.sinks import MetricSink
+from upgrader.reporting.observability.webhook import MessageSender
 
 __all__ = ["Publisher", "publishing"]
 
@@ -27,7 +29,7 @@ _FILES_SECONDS, _METRICS_SECONDS = 300.0, 60.0
 _LEAST_SECONDS = 10.0
 """How often at most: many clusters may change one after the other."""
 _LAST_SECONDS = 6.0
-"""How long the end waits for the last metrics; a little longer than one request may take."""
+"""How long the end waits for the last metrics and messages; a little longer than one request may take."""
 _KIND = "fleet"
 
 
@@ -36,7 +38,8 @@ def publishing(coordinator: Coordinator, note: Callable[[str], None]) -> Iterato
     """Publish each look while the context is open, and the last one at its end. `note` takes messages for people, one
     for each place that can't be written.
     """
-    publisher = Publisher(coordinator, metric_sinks(coordinator.fleet.observability), note)
+    sinks = metric_sinks(coordinator.fleet.observability)
+    publisher = Publisher(coordinator, sinks, note, _messenger(coordinator, note))
     try:
         yield publisher
     finally:
@@ -46,10 +49,17 @@ def publishing(coordinator: Coordinator, note: Callable[[str], None]) -> Iterato
 class Publisher:
     """Takes each look of a coordinator. None of what it writes ends or delays the campaign."""
 
-    def __init__(self, coordinator: Coordinator, sinks: Sequence[MetricSink], note: Callable[[str], None]) -> None:
-        self._coordinator, self._note = coordinator, note
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        sinks: Sequence[MetricSink],
+        note: Callable[[str], None],
+        messenger: Messenger | None = None,
+    ) -> None:
+        """`messenger` tells people; None: fleet.yaml names no webhook."""
+        self._coordinator, self._note, self._messenger = coordinator, note, messenger
         self._deliveries = [
-            Delivery("metrics", partial(_send, sink), f"metrics can't be written to {sink.name}", note)
+            Delivery("metrics", partial(_send, sink), f"metrics can't be written to {sink.name}", note, of="campaign")
             for sink in sinks
         ]
         self._pages: Inquiry[str, str] = Inquiry()
@@ -60,6 +70,8 @@ class Publisher:
 
     def look(self, decision: Decision, state: CampaignState) -> None:
         """Publish what has changed, and, once in a while, what has not."""
+        if self._messenger:
+            self._messenger.look(decision)
         self._last = decision, state
         changed, now = self._last != self._shown, self._coordinator.clock.monotonic()
         if now - self._files_at >= (_LEAST_SECONDS if changed else _FILES_SECONDS):
@@ -70,16 +82,19 @@ class Publisher:
             self._send()
 
     def close(self) -> None:
-        """Publish the last look, if it isn't yet, and wait for the metrics for some seconds."""
-        clock = self._coordinator.clock
+        """Publish the last look, if it isn't yet, and wait for the metrics and messages for some seconds."""
+        clock, messenger = self._coordinator.clock, self._messenger
+        if messenger:
+            messenger.end()
         if self._last is not None:
             self._write(last=True)
             self._send()
         for each in self._deliveries:
             each.end()
         deadline = clock.monotonic() + _LAST_SECONDS
-        for each in self._deliveries:
-            each.close(max(0.0, deadline - clock.monotonic()))
+        closes = [*(each.close for each in self._deliveries), *([messenger.close] if messenger else [])]
+        for close in closes:
+            close(max(0.0, deadline - clock.monotonic()))
 
     def _status(self, holder: FolderHolder | None = None) -> FleetStatus:
         assert self._last is not None, "there was a look"
@@ -119,6 +134,17 @@ class Publisher:
         content = rendered(fleet_metrics(self._status(), fleet, now))
         for each in self._deliveries:
             each.put(content)
+
+
+def _messenger(coordinator: Coordinator, note: Callable[[str], None]) -> Messenger | None:
+    """As fleet.yaml says; None where it names no webhook."""
+    wanted = coordinator.fleet.observability
+    service = webhook_service(wanted)
+    if wanted.webhook is None or service is None:
+        return None
+    secret, name = wanted.webhook.secret_file, wanted.cluster
+    sender = MessageSender(service, name, secret_file=secret, clock=coordinator.clock, of="Fleet")
+    return Messenger(coordinator, sender, wanted.webhook.topics, note)
 
 
 def _send(sink: MetricSink, content: bytes) -> None:

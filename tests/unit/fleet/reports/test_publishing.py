@@ -114,7 +114,7 @@ def test_nothing_of_it_ends_a_campaign(stage: Stage, monkeypatch: pytest.MonkeyP
     assert page.endswith(
         "fleet.html can't be made: ZeroDivisionError: division by zero; the campaign continues without"
     )
-    assert metrics == "metrics can't be written to the sink, but the run continues: refused"
+    assert metrics == "metrics can't be written to the sink, but the campaign continues: refused"
 
 
 def test_folder_that_hangs_delays_no_campaign(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,7 +78,7 @@ def test_collector_that_fails(answer: HttpAnswer | ServiceError) -> None:
     """It costs the run one note."""
     notes: list[str] = []
     sent(FakeHttpService(answer), notes)
-    assert len(notes) == 1 and "the run continues without" in notes[0]
+    assert len(notes) == 1 and "but the run continues" in notes[0]
 
 
 def test_nothing_to_send() -> None:

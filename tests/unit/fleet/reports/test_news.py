@@ -1,0 +1,144 @@
+"""What messages say of a campaign: of many clusters at once in one, and nothing of others that could do harm."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from testkit.fleet_campaigns import BEGIN, HOSTILE, TARGET, campaign_of
+from upgrader.fleet.decide import Decision, Wait
+from upgrader.fleet.events import (
+    CampaignEvent,
+    CampaignStarted,
+    ClusterChecked,
+    ClusterEnded,
+    ClusterInputs,
+    ClusterSkipped,
+    ClusterStarting,
+    Outcome,
+    Pins,
+    Problem,
+)
+from upgrader.fleet.reports.news import CampaignNews, Told
+from upgrader.model.redaction.known_secrets import KNOWN
+from upgrader.reporting.observability.messages import Message, payload
+
+FLEET = campaign_of(500).status.fleet
+NAMES = [each.name for each in FLEET.members["production"]]
+STARTED = CampaignStarted(
+    "20261130T210000-fleet-v1.37.1",
+    TARGET,
+    Pins("1", "c", "p"),
+    tuple(ClusterInputs(each.name, "d") for each in FLEET.clusters),
+    "ann",
+)
+
+
+def news_of(events: Sequence[CampaignEvent], *, after: Sequence[CampaignEvent] = ()) -> Iterator[Message]:
+    """The messages about these events; people know of the campaign, and of what was `after` its start."""
+    news, known = CampaignNews(FLEET), [STARTED, *after]
+    news.take([(BEGIN, each) for each in (*known, *events)], len(known))
+    return iter(news.messages(Decision(stages={each.name: Wait("") for each in FLEET.stages}), Told(len(known)))[0])
+
+
+def ended(name: str, reason: str, outcome: Outcome = "rolled-back", cause: str = "") -> Iterator[CampaignEvent]:
+    yield ClusterStarting(name, 1)
+    yield ClusterEnded(name, 1, outcome, 60.0, "run-1", cause, reason)
+
+
+def test_hundreds_of_clusters_are_one_message() -> None:
+    """All that begin make one, and all that fail in the same way another one, with how many, and the first few."""
+    begun, message = news_of([event for name in NAMES for event in ended(name, f"{name}: no quorum of etcd-{name}")])
+    assert begun.text == "stage production has begun: 449 clusters, 179 at a time"
+    first = NAMES[0]
+    assert message.text == (
+        f"449 clusters were rolled back ({', '.join(NAMES[:3])} and 446 more): {first}: no quorum of etcd-{first}"
+    )
+    assert (message.topic, message.fields["Count"], message.fields["Stage"]) == ("rollback", "449", "production")
+    assert message.fields["Remedy"] == "Fix the cause, then: upgrader fleet retry CLUSTER"
+
+
+def test_causes_are_told_apart() -> None:
+    """The most frequent one first, each with its clusters; the fourth is only counted."""
+    reasons = ["disk is full", "no quorum", "no quorum", "timed out", "bad flag", "disk is full", "disk is full"]
+    _, message = news_of(
+        [event for name, why in zip(NAMES, reasons, strict=False) for event in ended(name, why, "broken")]
+    )
+    a, b, c, d, _, f, g = NAMES[:7]
+    assert message.text == (
+        f"7 clusters require manual action: {a}, {f}, {g}: disk is full; {b}, {c}: no quorum; {d}: timed out; 1 more, "
+        "for other reasons"
+    )
+
+
+@pytest.mark.parametrize(
+    ("problem", "said"),
+    [
+        ("unreachable", "is unreachable: why"),
+        ("identity", "waits for an operator: why"),
+        ("silent", "has a run that may have stopped: why"),
+    ],
+)
+def test_problem_comes_once_for_each_attempt(problem: Problem, said: str) -> None:
+    """A cluster that has it now and then is told of once, also by the next coordinator; after another run, again."""
+    name = NAMES[0]
+    has, has_not = ClusterChecked(name, problem, "why"), ClusterChecked(name, "", "")
+    (message,) = news_of([has, has_not, has])
+    assert message.text == f"cluster {name} {said}" and message.topic == "failure"
+    assert list(news_of([has_not, has], after=[has])) == []
+    (message,) = news_of([has], after=[has, has_not, *ended(name, "gate")])
+    assert message.text.endswith(said)
+
+
+def test_interrupted_run_is_told_of_when_it_is_not_resumed() -> None:
+    """What goes on by itself needs no one."""
+    name, events = NAMES[0], list[CampaignEvent]()
+    for attempt in range(1, 5):
+        assert not [each for each in news_of(events) if each.topic == "failure"]
+        events += [ClusterStarting(name, attempt, attempt > 1)]
+        events += [ClusterEnded(name, attempt, "interrupted", 60.0, "run-1", "", "killed", open=True)]
+    (message,) = [each for each in news_of(events) if each.topic == "failure"]
+    assert message.text == f"cluster {name} was interrupted more than 3 times: killed"
+
+
+def test_skipped_clusters() -> None:
+    """Whom an operator leaves out is no news; nor is the end of its run."""
+    a, b = NAMES[:2]
+    skips = [ClusterSkipped(a, "", "unreachable since noon"), ClusterSkipped(b, "ann", "gone")]
+    (message,) = news_of(skips)
+    assert message.text == f"cluster {a} was left out: unreachable since noon"
+
+
+def test_texts_of_others() -> None:
+    """A reason can call no one and make no link; it shows no secret, also where it is cut, and no kilometres."""
+    KNOWN.learn(["correct-horse-battery"])
+    long = "x" * 285 + " correct-horse-battery " + "y" * 100_000
+    reasons = [f"<!channel> @here [a](https://evil) {HOSTILE}", long, "correct-horse-battery @ann"]
+    _, message = news_of([event for name, why in zip(NAMES, reasons, strict=False) for event in ended(name, why)])
+    text = json.dumps(payload(message, "north", of="Fleet"))
+    assert not any(each in text for each in ("<", "@here", "@ann", "](", "correct-h", "\\u001b"))
+    assert len(text) < 10_000 and text.count("correct") == 0
+    assert {"title": "Fleet", "value": "north", "short": True} in json.loads(text)["attachments"][0]["fields"]
+
+
+def test_pause_takes_nothing_back() -> None:
+    """A stage that was done is not done once more after a pause, in which every stage waits."""
+    shown = campaign_of(20)
+    news = CampaignNews(shown.status.fleet)
+    names = [each.name for each in shown.status.fleet.clusters]
+    inputs = tuple(ClusterInputs(each, "d") for each in names)
+    news.take([(BEGIN, CampaignStarted(STARTED.campaign, TARGET, STARTED.pins, inputs, "ann"))])
+    news.take([(BEGIN, event) for event in ended(names[0], "", "succeeded")])
+    going = shown.status.decision
+    assert "canary" not in going.stages
+    first, told = news.messages(going, Told())
+    assert [each.text for each in first if "is done" in each.text] == [
+        "stage canary is done, and has soaked: 1 succeeded"
+    ]
+    paused = Decision(stages={each.name: Wait("paused", person=True) for each in shown.status.fleet.stages}, stop="p")
+    _, told = news.messages(paused, told)
+    assert told.done == ("canary",)
+    again, _ = news.messages(going, told)
+    assert not [each for each in again if "is done" in each.text]
