@@ -147,7 +147,7 @@ class Messenger:
 
     def _fail(self, why: str) -> None:
         self._failed = True
-        self._note(f"messages to the webhook can't be made; the campaign continues without: {why}")
+        self._note(f"messages to the webhook can't be made, but the campaign continues: {why}")
 
 
 def _told(path: Path) -> Told:

@@ -124,7 +124,7 @@ class Publisher:
     def _tell(self, why: str) -> None:
         if not self._failed:
             self._failed = True
-            self._note(f"{why}; the campaign continues without")
+            self._note(f"{why}, but the campaign continues")
 
     def _send(self) -> None:
         if not self._deliveries:

@@ -248,7 +248,7 @@ def test_webhook_that_fails(machine: Machine, answer: HttpAnswer | ServiceError)
     campaign, service, notes = begun(machine), FakeHttpService(answer), list[str]()
     assert len(told(machine, campaign, service, notes=notes)) == 2 * 6
     (note,) = notes
-    assert note.startswith("messages can't be sent to the webhook; the campaign continues without: ")
+    assert note.startswith("messages can't be sent to the webhook, but the campaign continues: ")
     assert campaign.state().ended is not None and told(machine, campaign, service) == []
 
 
@@ -309,7 +309,7 @@ def test_fault_of_ours_ends_no_campaign(machine: Machine, monkeypatch: pytest.Mo
     campaign, notes = begun(machine), list[str]()
     assert told(machine, campaign, notes=notes) == [] and campaign.state().ended is not None
     assert notes == [
-        "messages to the webhook can't be made; the campaign continues without: ZeroDivisionError: division by zero"
+        "messages to the webhook can't be made, but the campaign continues: ZeroDivisionError: division by zero"
     ]
 
 

@@ -112,7 +112,7 @@ def test_nothing_of_it_ends_a_campaign(stage: Stage, monkeypatch: pytest.MonkeyP
     stage.publisher.close()
     page, metrics = sorted(stage.said)
     assert page.endswith(
-        "fleet.html can't be made: ZeroDivisionError: division by zero; the campaign continues without"
+        "fleet.html can't be made: ZeroDivisionError: division by zero, but the campaign continues"
     )
     assert metrics == "metrics can't be written to the sink, but the campaign continues: refused"
 
@@ -125,7 +125,7 @@ def test_folder_that_hangs_delays_no_campaign(stage: Stage, monkeypatch: pytest.
     for _ in range(3):
         assert not stage.look(400)
     stage.publisher.close()
-    assert stage.said == ["a cluster's folder has not answered within 0 s: no page; the campaign continues without"]
+    assert stage.said == ["a cluster's folder has not answered within 0 s: no page, but the campaign continues"]
     assert reads == []
     mount.set()
 

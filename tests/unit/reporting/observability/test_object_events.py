@@ -104,7 +104,7 @@ def test_api_that_does_not_answer() -> None:
     kube, notes = cluster(), list[str]()
     kube.unavailable = True
     assert told(kube, [STARTED, StepEnded("kube-apiserver", "failed", 9.0, "x" * 5000)], notes) == []
-    assert len(notes) == 1 and "the run continues without" in notes[0]
+    assert len(notes) == 1 and "but the run continues" in notes[0]
 
 
 def test_text_of_others_is_cut() -> None:

@@ -140,14 +140,14 @@ def test_server_that_fails(server: HttpServer, make: Make) -> None:
     """500, again and again, costs the run one note, which says what it answered."""
     server.answer = lambda request: request.reply(500, b"out of order")
     (note,) = told(make, server)
-    assert "the run continues without" in note and "500" in note
+    assert "but the run continues" in note and "500" in note
 
 
 def test_server_that_hangs(server: HttpServer, make: Make) -> None:
     """It is left at the deadline of a request: one note says so, and the run's end waits no longer."""
     server.answer = lambda request: (server.over.wait(), None)[1]
     (note,) = told(make, server, seconds=BRIEF)
-    assert "the run continues without" in note and "no answer within 0.05 s" in note
+    assert "but the run continues" in note and "no answer within 0.05 s" in note
 
 
 def test_server_that_is_gone(make: Make) -> None:

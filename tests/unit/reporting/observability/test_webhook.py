@@ -143,7 +143,7 @@ def test_no_secret_no_message(tmp_path: Path, content: str | None) -> None:
     service, notes = FakeHttpService(), list[str]()
     assert told(of(runs.GOOD), service, secret_file=tmp_path / "secret", notes=notes) == []
     (note,) = notes
-    assert "the run continues without" in note and "secret" in note
+    assert "but the run continues" in note and "secret" in note
 
 
 @pytest.mark.parametrize("answer", [HttpAnswer(500), HttpAnswer(302), ServiceError("no answer within 5 s")])
@@ -151,7 +151,7 @@ def test_server_that_fails(answer: HttpAnswer | ServiceError) -> None:
     """Each message is tried twice; the failure is noted once, whatever comes after."""
     service, notes = FakeHttpService(answer), list[str]()
     assert len(told(of(runs.ROLLED_BACK), service, notes=notes)) == 8
-    assert len(notes) == 1 and "the run continues without" in notes[0]
+    assert len(notes) == 1 and "but the run continues" in notes[0]
 
 
 def test_slow_server_holds_nothing_back() -> None:
