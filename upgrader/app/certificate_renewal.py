@@ -18,6 +18,7 @@ from upgrader.app.wiring import Session, open_session
 from upgrader.certificates.kubeadm_on_host import KubeadmOnHost
 from upgrader.certificates.pipeline import Serving, components_to_restart, renewal_pipeline, serving
 from upgrader.errors import ApiError, Blocked, HostError
+from upgrader.gates.api_absence import api_problem
 from upgrader.gates.kubernetes_kinds import CONFIG_MAPS
 from upgrader.model.cluster import Host
 from upgrader.model.finding import Finding
@@ -176,7 +177,7 @@ def mend_controllers(session: Session, front_end: FrontEnd) -> None:
             front_end.notify(f"{host.name}: an interrupted renewal left {name} unusable; restoring it")
             mended = True
     if mended:
-        wait_until(tools.clock, lambda: "" if tools.kube.raw("/readyz") else "no answer", seconds=_BACK_SECONDS)
+        wait_until(tools.clock, lambda: api_problem(tools.kube), seconds=_BACK_SECONDS)
 
 
 def _explained(session: Session, error: ApiError) -> ApiError:

@@ -10,16 +10,22 @@ from upgrader.gates.rollback_needs import REFUSALS, Admitted, refusal
 from upgrader.model.outcome import Verdict, VerdictKind, unknown
 from upgrader.ports import Clock, Kube
 
-__all__ = ["ApiAbsence", "api_problem", "unanswered"]
+__all__ = ["ApiAbsence", "api_problem", "not_ready", "unanswered"]
 
 
 def api_problem(kube: Kube) -> str:
     """Why the API server isn't ready to serve; "" when it is."""
     try:
-        kube.raw("/readyz")
+        return not_ready(kube.raw("/readyz"))
     except ApiError as error:
         return error.message or "it gave no reason"
-    return ""
+
+
+def not_ready(answer: str) -> str:
+    """Why an answer of `/readyz`, with a status of success, isn't that of an API server; "" if it is."""
+    if answer.strip() == "ok":
+        return ""
+    return f"the response to 'get /readyz' is not from a Kubernetes API: {answer[:_SHOWN]!r} instead of 'ok'"
 
 
 def unanswered(subject: str, error: ApiError) -> Verdict:
@@ -28,6 +34,7 @@ def unanswered(subject: str, error: ApiError) -> Verdict:
     return unknown(f"{subject}: {error.message}", remedy=remedy)
 
 
+_SHOWN = 80
 _REFUSAL_SECONDS = 2.0
 """Pause between two questions whether the API refuses what a rollback needs."""
 _REMEMBERED = 6

@@ -6,7 +6,7 @@ from collections.abc import Mapping, MutableSet
 from dataclasses import dataclass, field
 
 from upgrader.errors import ApiError, ApiUnavailable
-from upgrader.gates.api_absence import unanswered
+from upgrader.gates.api_absence import not_ready, unanswered
 from upgrader.gates.api_round_trip import round_trip
 from upgrader.gates.apiserver_instance import ask_instance, instance_address
 from upgrader.gates.kubernetes_kinds import PODS
@@ -98,7 +98,8 @@ class ApiServerGate:
     def _instance(self, host: Host, pod: Pod) -> Verdict | None:
         server = instance_address(pod, self.port)
         try:
-            self._ask(pod, "/readyz")
+            if problem := not_ready(self._ask(pod, "/readyz")):
+                raise ApiUnavailable(problem)
         except ApiUnavailable as error:
             return unanswered(f"kube-apiserver on {host.name}", error)
         except ApiError as error:

@@ -13,10 +13,19 @@ from upgrader.model.outcome import Verdict, VerdictKind, pending, unknown
 
 @pytest.mark.parametrize(
     ("answer", "problem"),
-    [("ok", ""), (ApiError("[-]etcd failed"), "[-]etcd failed"), (ApiError(""), "it gave no reason")],
+    [
+        ("ok", ""),
+        ("<html>Log in", "the response to 'get /readyz' is not from a Kubernetes API: '<html>Log in' instead of 'ok'"),
+        (
+            '{"status": "UP"}',
+            "the response to 'get /readyz' is not from a Kubernetes API: '{\"status\": \"UP\"}' instead of 'ok'",
+        ),
+        (ApiError("[-]etcd failed"), "[-]etcd failed"),
+        (ApiError(""), "it gave no reason"),
+    ],
 )
 def test_problem_is_what_readyz_answers(kube: FakeKube, answer: str | Exception, problem: str) -> None:
-    """Ready means no problem; an error without a message is one too."""
+    """Ready means no problem; an error without a message is one too, and so is a success of something else."""
     kube.raw_answers["/readyz"] = answer
     assert api_problem(kube) == problem
 

@@ -151,6 +151,15 @@ def test_address_is_the_nodes_and_the_port_is_the_charts(gate: ApiServerGate, ku
     assert replace(gate, port=7443).check().kind is VerdictKind.HOLDS
 
 
+def test_success_of_something_else_is_unknown(gate: ApiServerGate, kube: FakeKube) -> None:
+    """What answers at an instance's address with another 200 than kube-apiserver's says nothing, also behind an undo,
+    which asks for no version.
+    """
+    kube.raw_answers[f"{FIRST}/readyz"] = '{"status": "UP"}'
+    verdict = replace(gate, target=None).check()
+    assert verdict.kind is VerdictKind.UNKNOWN and "not from a Kubernetes API" in verdict.reason
+
+
 def test_instance_that_only_the_api_reaches(gate: ApiServerGate, kube: FakeKube) -> None:
     """A machine that reaches only the load balancer has each instance asked through the API, and waits only once."""
     direct = iter([ApiUnavailable("did not answer: timed out")])

@@ -240,6 +240,14 @@ def test_examiner_misses_helms_records_of_a_release_that_runs(monkeypatch: pytes
     assert not _examined(monkeypatch, kube, released).answers
 
 
+def test_what_something_else_answers_is_no_api() -> None:
+    """A gateway that answers everything with 200: recover doesn't call the cluster healthy for it."""
+    kube = FakeKube()
+    kube.raw_answers["/readyz"] = '{"status": "UP"}'
+    seen = examiner.read_api(kube)
+    assert not seen.answers and "not from a Kubernetes API" in seen.answer
+
+
 def test_api_that_does_not_accept_the_credentials_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     """A 401 to /readyz is an answer: waiting changes nothing, and the cluster's own clients decide who is at fault."""
     kube = FakeKube()

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from upgrader.errors import ApiError
+from upgrader.gates.api_absence import not_ready
 from upgrader.gates.rollback_needs import NOT_ACCEPTED, refusal
 from upgrader.model.cluster import Cluster
 from upgrader.onhost.node.disk_layout import KUBE_APISERVER
@@ -58,7 +59,9 @@ class Examiner:
 def read_api(kube: Kube) -> ApiSeen:
     """Whether the API server that the kubeconfig names is ready; one that doesn't accept its credentials answers."""
     try:
-        return ApiSeen(answers=True, answer=kube.raw("/readyz"))
+        answer = kube.raw("/readyz")
+        problem = not_ready(answer)
+        return ApiSeen(answers=not problem, answer=problem or answer)
     except ApiError as error:
         if error.status in NOT_ACCEPTED:
             return ApiSeen(True, error.message, refuses=error.message, credentials=True)
