@@ -310,7 +310,7 @@ def test_another_lease(component: str, flag: str, own: str) -> None:
     with pytest.raises(Blocked, match=f"{component}'s static pod on controller-1 has --{flag}=mine: ") as caught:
         check_static_pods(kubeadm_facts(kubeadm_pod(component, words=words)).controllers)
     assert f"use Lease kube-system/{component}" in caught.value.message
-    assert "first stop it on all controllers" in caught.value.remedy
+    assert f"first stop {component} on all controllers" in caught.value.remedy
     words += [f"--{flag.replace('-', '_')}={own or component}"]
     check_static_pods(kubeadm_facts(kubeadm_pod(component, words=words)).controllers)
 

@@ -168,8 +168,8 @@ def test_a_backup_is_compared_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     ("words", "why"),
     [
         (("--here", "b", "--identity", "k", "--on", "build-1"), "--on and --here can't be combined"),
-        (("--here", "b"), "need each other"),
-        (("--identity", "k"), "need each other"),
+        (("--here", "b"), "must be used together"),
+        (("--identity", "k"), "must be used together"),
     ],
 )
 def test_options_that_contradict_are_refused(words: tuple[str, ...], why: str) -> None:

@@ -123,4 +123,4 @@ def test_why_helm_goes_on_is_in_the_journal(bench: Bench, *, undone: bool) -> No
 def told(bench: Bench) -> list[str]:
     """What was noted of a request to stop."""
     notes = (event.text for event in bench.recorder.events if isinstance(event, Note))
-    return [text for text in notes if "asked to stop" in text]
+    return [text for text in notes if "will stop after this step" in text]

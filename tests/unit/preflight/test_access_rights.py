@@ -347,7 +347,7 @@ def test_right_that_only_a_check_needs(world: World, family: str, monkeypatch: p
 def test_right_is_named_in_the_servers_words(message: str, right: str) -> None:
     """Of any group, of none, and of what isn't a resource; other authorizers have words of their own."""
     found = missing_right("apis", forbidden(message))
-    assert found is not None and f"may not {right}" in found.title and found.diagnosis.startswith(message)
+    assert found is not None and f"is not allowed to {right}" in found.title and found.diagnosis.startswith(message)
 
 
 def test_other_failures_of_a_check_stay_unknown(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,7 +75,7 @@ def test_kube_apiserver_that_kubelets_refuse(world: World) -> None:
     assert world.find(check_kubelet_access) == {}
     world.kube.users["kube-apiserver-kubelet-client"] = {("get", "nodes/proxy")}
     found = world.find(check_kubelet_access)["kubelet-access.refused"]
-    assert found.title == "kube-apiserver on controller-1 may not create nodes/proxy"
+    assert found.title == "kube-apiserver on controller-1 is not allowed to create nodes/proxy"
     assert "--user=kube-apiserver-kubelet-client" in found.remedy
 
 
