@@ -78,5 +78,11 @@ def login_command(host: Host) -> str:
     """The command with which an operator logs in to a host, as remedies show it."""
     words = ["ssh", *(["-p", str(host.port)] if host.port != 22 else [])]
     if host.jumps:
-        words += ["-J", ",".join(f"{jump.user}@{jump.address}:{jump.port}" for jump in host.jumps)]
+        words += ["-J", ",".join(map(_jump, host.jumps))]
     return shlex.join([*words, f"{host.user}@{host.address}"])
+
+
+def _jump(host: Host) -> str:
+    """As `ssh -J` takes it."""
+    address = f"[{host.address}]" if ":" in host.address else host.address
+    return f"{host.user}@{address}:{host.port}"

@@ -380,6 +380,9 @@ def test_a_remedy_logs_in_the_same_way() -> None:
     """The command that an operator is told has the bastions in it."""
     bastion = Host("b", "192.0.2.1", "jump", 2222)
     assert login_command(Host("c", "10.0.0.1", port=22, jumps=(bastion,))) == "ssh -J jump@192.0.2.1:2222 root@10.0.0.1"
+    bastion = replace(bastion, address="2001:db8::1")
+    shown = login_command(Host("c", "fd00::1", port=22, jumps=(bastion,)))
+    assert shown == "ssh -J 'jump@[2001:db8::1]:2222' root@fd00::1"
 
 
 @pytest.mark.parametrize("asks", [True, False])
