@@ -197,7 +197,7 @@ class CampaignNews:
         if any(_of(before, each.name).attempt for each in members):
             return
         most = stage.max_concurrency.at_once(len(members))
-        text = f"stage {stage.name} has begun: {counted(len(members), 'cluster')}, {most} at a time"
+        text = f"stage {stage.name} has started: {counted(len(members), 'cluster')}, {most} at a time"
         self._stages[stage.name] = self._message("start", text, Stage=stage.name)
 
     def _affect(self, kind: str, name: str, reason: str, cause: str = "") -> None:

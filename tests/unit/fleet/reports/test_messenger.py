@@ -86,14 +86,14 @@ def test_campaign_to_its_end(machine: Machine) -> None:
     campaign = awaits_approval(machine)
     assert told(machine, campaign) == [
         f"campaign {campaign.name} has started, by me: upgrade to v1.37.1 of 3 clusters; stages: canary, production",
-        "stage canary has begun: 1 cluster, 1 at a time",
+        "stage canary has started: 1 cluster, 1 at a time",
         "stage canary is done, and has soaked: 1 succeeded",
         "stage production waits for an approval: `upgrader fleet approve production --reason WHY`",
     ]
     campaign.ask(StageApproved("production", "ann", "quiet"), machine.clock)
     goes_on, begins, rolled_back, done, end = told(machine, campaign)
     assert goes_on == f"campaign {campaign.name} continues, by me"
-    assert begins == "stage production has begun: 2 clusters, 2 at a time"
+    assert begins == "stage production has started: 2 clusters, 2 at a time"
     assert rolled_back == "cluster b was rolled back: b failed"
     assert done == "stage production is done: 1 succeeded, 1 rolled-back"
     assert end == (f"campaign {campaign.name} (upgrade to v1.37.1) is done: 2 succeeded, 1 rolled-back; failed: b")

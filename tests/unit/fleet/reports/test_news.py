@@ -51,7 +51,7 @@ def ended(name: str, reason: str, outcome: Outcome = "rolled-back", cause: str =
 def test_hundreds_of_clusters_are_one_message() -> None:
     """All that begin make one, and all that fail in the same way another one, with how many, and the first few."""
     begun, message = news_of([event for name in NAMES for event in ended(name, f"{name}: no quorum of etcd-{name}")])
-    assert begun.text == "stage production has begun: 449 clusters, 179 at a time"
+    assert begun.text == "stage production has started: 449 clusters, 179 at a time"
     first = NAMES[0]
     assert message.text == (
         f"449 clusters were rolled back ({', '.join(NAMES[:3])} and 446 more): {first}: no quorum of etcd-{first}"
