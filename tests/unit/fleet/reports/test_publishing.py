@@ -111,9 +111,7 @@ def test_nothing_of_it_ends_a_campaign(stage: Stage, monkeypatch: pytest.MonkeyP
         assert not stage.look(400)
     stage.publisher.close()
     page, metrics = sorted(stage.said)
-    assert page.endswith(
-        "fleet.html can't be made: ZeroDivisionError: division by zero, but the campaign continues"
-    )
+    assert page.endswith("fleet.html can't be made: ZeroDivisionError: division by zero, but the campaign continues")
     assert metrics == "metrics can't be written to the sink, but the campaign continues: refused"
 
 
