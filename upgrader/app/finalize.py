@@ -187,7 +187,7 @@ def refuse_unended(found: DiscoveredRuns, *, without: str = "") -> None:
     if later is not None:
         remedy = (
             f"Start a new run (upgrader run): the earlier one can't be continued, as the changes of {later.name} build "
-            "on it. If a controller was left out and is back, first run `upgrader resume`."
+            "on it. If a controller was left out and is up again, first run `upgrader resume`."
         )
     else:
         remedy = "Complete it with `upgrader resume`, or undo it with `upgrader rollback`."

@@ -255,7 +255,7 @@ def test_controller_that_is_back_before_the_next_upgrade_begins(
     with pytest.raises(Blocked, match=f"upgrade {name} is not complete") as removed:
         place.removal().__enter__()
     for refused in (back.value, removed.value):
-        assert "is back" in refused.remedy and "upgrader resume" in refused.remedy and "upgrader run" in refused.remedy
+        assert "up again" in refused.remedy and "upgrader resume" in refused.remedy and "upgrader run" in refused.remedy
         assert "rollback" not in refused.remedy
 
     found = returning(place)

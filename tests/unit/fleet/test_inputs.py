@@ -218,7 +218,7 @@ def test_links_to_what_is_left_out(tmp_path: Path) -> None:
         write(tmp_path / changed, "a: 2\n")
         assert folder_digest(tmp_path) != before
     (tmp_path / "roles").symlink_to("runs")
-    with pytest.raises(UsageError, match=r"roles leads to .*/runs, which an approval can't cover"):
+    with pytest.raises(UsageError, match=r"roles is a link to .*/runs, which an approval can't cover"):
         folder_digest(tmp_path)
 
 
