@@ -128,8 +128,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark end-to-end and contract tests by the folder that they are in, and those that use the shared cluster."""
-    for kind in ("e2e", "contract"):
+    """Mark tests by the folder that they are in, and those that use the shared cluster."""
+    for kind in ("e2e", "contract", "soak"):
         if f"tests/{kind}/" in item.nodeid:
             item.add_marker(kind)
     if isinstance(item, pytest.Function) and {"_clusters", "lab_folder"} & set(item.fixturenames):
