@@ -206,7 +206,7 @@ def test_a_controller_with_another_address_is_refused(snapshot: list[str]) -> No
     machines.files[HOST.name, MACHINE_ID] = machines.files[CONTROLLER.name, MACHINE_ID]
     with pytest.raises(HostError, match=r"^build-1 is the controller controller-1: both have the same /etc") as caught:
         rehearse(machines)
-    assert "Leave --on build-1 out" in caught.value.remedy and "systemd-machine-id-setup" in caught.value.remedy
+    assert "Omit --on build-1" in caught.value.remedy and "systemd-machine-id-setup" in caught.value.remedy
     assert not machines.did and not snapshot
 
 
