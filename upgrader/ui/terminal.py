@@ -32,6 +32,8 @@ __all__ = [
 ]
 
 
+_SIGNS = "✓▸░⠋…"
+"""Of the displays that are redrawn, some of each kind."""
 _RUNS = re.compile(" *[^ ]+")
 """A word, with the spaces before it."""
 
@@ -126,5 +128,11 @@ def filled(text: Text, out: Console, indent: int = 0) -> Text:
 
 
 def is_interactive(stream: TextIO) -> bool:
-    """Whether a display may redraw itself there (a terminal that isn't dumb)."""
+    """Whether a display may redraw itself there: a terminal that isn't dumb, and whose encoding has its signs. Of each
+    one that is missing, six characters would be written, and the display would not know where its lines are.
+    """
+    try:
+        _SIGNS.encode(getattr(stream, "encoding", None) or "utf-8")
+    except (UnicodeEncodeError, LookupError):
+        return False
     return stream.isatty() and not Console(file=stream).is_dumb_terminal

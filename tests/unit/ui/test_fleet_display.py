@@ -27,7 +27,7 @@ from upgrader.model.outcome import pending
 from upgrader.ui import fleet_display
 from upgrader.ui.fleet_display import CampaignDisplay, CampaignPicture, LiveCampaign, campaign_display
 from upgrader.ui.fleet_overview import Overview, overview
-from upgrader.ui.terminal import console
+from upgrader.ui.terminal import console, is_interactive
 
 PROGRAM = "upgrader -C fleet"
 
@@ -261,3 +261,12 @@ def test_display_that_fails_ends_no_campaign(
     said = " ".join(" ".join(terminal.lines).split())
     assert said.count("continues without it: ZeroDivisionError: by zero") == 1
     assert "eu-central-004.example: waiting for its turn" in terminal.lines
+
+
+@pytest.mark.parametrize("encoding", ["iso-8859-1", "ascii", "koi8-r", "utf-8", None])
+def test_terminal_without_the_signs_of_a_picture(
+    terminal: Terminal, encoding: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each sign that it can't show would be six others, and no row would be where the next picture expects it."""
+    monkeypatch.setattr(terminal, "encoding", encoding, raising=False)
+    assert is_interactive(cast(Any, terminal)) == (encoding in ("utf-8", None))
