@@ -121,13 +121,14 @@ class LiveCampaign(CampaignDisplay):
         news = self._seen != (decision, state)
         if lines := self._lines(decision, state):
             self._say("\n".join(lines))
-        if not news or self._failed:
+        if self._failed or not (news or self._live.failure):
             return
         try:
             self._show(FleetStatus(self._fleet, self._campaign, state, decision, None))
         except Exception as error:  # noqa: BLE001  # a fault of ours in a picture must not end a campaign
             self._failed, self._overview = True, None
-            self._live.stop()
+            with suppress(Exception):
+                self._live.stop()
             self._say(f"The display failed, and the campaign continues without it: {type(error).__name__}: {error}")
 
     def _show(self, status: FleetStatus) -> None:

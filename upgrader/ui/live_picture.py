@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from datetime import datetime
 from math import ceil
@@ -37,7 +38,19 @@ class Picture(Live):
 
     def __init__(self, *, console: Console, **options: Any) -> None:
         super().__init__(console=console, **options)
+        self.failure: Exception | None = None
+        """Why it could not be redrawn the last time; it is tried again."""
         self._live_render = _Lines(console, self._live_render.renderable)
+
+    def refresh(self) -> None:
+        """As rich's. Between two calls, a failure must not write a traceback over it, and end what redraws it."""
+        try:
+            super().refresh()
+            self.failure = None
+        except Exception as error:
+            self.failure = error
+            if threading.current_thread() is not self._refresh_thread:
+                raise
 
     def say(self, *lines: Text) -> None:
         """Write lines that stay above it, which the terminal may wrap. It isn't redrawn meanwhile: if both were written

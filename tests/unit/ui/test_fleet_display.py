@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
+import threading
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from io import StringIO
@@ -22,6 +23,7 @@ from upgrader.app.event_lines import line_of
 from upgrader.fleet.decide import Decision, Wait
 from upgrader.fleet.events import Paused
 from upgrader.fleet.local_executor import EVENTS
+from upgrader.fleet.run_steps import RunSteps
 from upgrader.fleet.state import ClusterState
 from upgrader.model.outcome import pending
 from upgrader.ui import fleet_display
@@ -261,6 +263,34 @@ def test_display_that_fails_ends_no_campaign(
     said = " ".join(" ".join(terminal.lines).split())
     assert said.count("continues without it: ZeroDivisionError: by zero") == 1
     assert "eu-central-004.example: waiting for its turn" in terminal.lines
+
+
+def test_picture_that_fails_between_two_looks(
+    terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fault of ours while it is redrawn writes no traceback over it, and the next look says it, also without news."""
+    campaign = campaign_of(5)
+    decision, state = campaign.status.decision, campaign.status.state
+    crashes = list[object]()
+    monkeypatch.setattr(threading, "excepthook", crashes.append)
+    monkeypatch.setattr(fleet_display, "_A_SECOND", 1000.0)
+    with live(campaign, terminal, tmp_path) as display:
+        display.look(decision, state)
+
+        def fail(*_: object) -> str:
+            failed.set()
+            raise ZeroDivisionError("by zero")
+
+        failed = threading.Event()
+        monkeypatch.setattr(RunSteps, "doing", fail)
+        assert failed.wait(60)
+        with display._live._lock:  # the one that redraws has let go of it
+            pass
+        display.look(decision, state)
+        display.look(decision, state)
+    assert not crashes
+    said = " ".join(" ".join(terminal.lines).split())
+    assert said.count("continues without it: ZeroDivisionError: by zero") == 1
 
 
 @pytest.mark.parametrize("encoding", ["iso-8859-1", "ascii", "koi8-r", "utf-8", None])
