@@ -41,8 +41,11 @@ class RunSteps:
         output = self._outputs.setdefault(attempt, _Output())
         try:
             with (attempt / EVENTS).open("rb") as file:
-                if os.fstat(file.fileno()).st_size == output.place:
+                size = os.fstat(file.fileno()).st_size
+                if size == output.place:
                     return _doing(output.state)
+                if size < output.place:  # it was truncated: what is written from now on is at another place
+                    output.place, output.rest = 0, b""
                 file.seek(output.place)
                 content = file.read(_BYTES)
         except OSError:  # the coordinator reads it, too, and says what is wrong

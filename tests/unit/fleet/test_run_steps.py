@@ -71,6 +71,16 @@ def test_output_is_read_once(tmp_path: Path) -> None:
     assert steps.doing(attempt) == "2 of 2 kube-apiserver: v1.36.3 → v1.37.1"
 
 
+def test_output_that_was_truncated(tmp_path: Path) -> None:
+    """What is written to it afterwards is read, and not left out until it is as long as it was."""
+    attempt, steps = tmp_path / "1", RunSteps()
+    write(attempt, *BEGIN, gate("0 of 1 pods are updated"), gate("0 of 1 pods are ready"))
+    assert steps.doing(attempt).endswith("are ready")
+    (attempt / EVENTS).write_bytes(b"")
+    write(attempt, gate("no pods"))
+    assert steps.doing(attempt) == "2 of 2 kube-apiserver: no pods"
+
+
 def test_line_that_never_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It isn't collected."""
     monkeypatch.setattr("upgrader.fleet.run_steps._BYTES", 8)
