@@ -76,7 +76,7 @@ class Told:
     stopped: str = ""
     """Why no cluster may begin, besides a pause: `limit`, `other`, or "": none of it."""
     halted: bool = False
-    """Whether nothing went on without an operator."""
+    """Whether nothing went on without an operator, also because it had ended."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class CampaignNews:
         done = tuple(each.name for each in fleet.stages if self._is_done(each, decision, told))
         approvals = [name for name, wait in self._waiting(decision) if wait is None]
         stuck = {name: wait for name, wait in self._waiting(decision) if wait is not None}
-        halted = not decision.done and not goes_on(decision, state)
+        halted = not goes_on(decision, state)
         now = Told(
             self._events,
             done,

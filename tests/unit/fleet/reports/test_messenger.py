@@ -197,6 +197,18 @@ def test_stop_pause_and_retry(machine: Machine) -> None:
     assert stopped.startswith("no further cluster begins"), "once more, as it went on meanwhile"
 
 
+def test_retry_after_the_end(machine: Machine) -> None:
+    """A campaign that has ended, and goes on by a retry, says so, and then how it has ended."""
+    machine.exit_codes = {"b": [4]}
+    campaign = begun(machine)
+    assert told(machine, campaign)
+    campaign.ask(RetryRequested("b", "ann"), machine.clock)
+    goes_on, done, end = told(machine, campaign)
+    assert goes_on == f"campaign {campaign.name} continues, by me"
+    assert done == "stage production is done: 2 succeeded" and end.endswith("is done: 3 succeeded")
+    assert told(machine, campaign) == []
+
+
 def test_second_cluster_with_the_same_cause(machine: Machine) -> None:
     """The stop has the cause."""
     file = machine.folder / "fleet.yaml"
