@@ -24,8 +24,10 @@ from upgrader.fleet.events import (
     ClusterEnded,
     ClusterSkipped,
     ClusterStarting,
+    InputsApproved,
     Outcome,
     Paused,
+    RetryRequested,
     Unpaused,
 )
 from upgrader.fleet.model import Fleet, Stage
@@ -154,6 +156,8 @@ class CampaignNews:
         """Keep what an event says, if it is `new`."""
         if isinstance(event, CampaignStarted | CampaignContinued):
             self._by = event.by
+        if isinstance(event, InputsApproved | RetryRequested):  # to an operator, its problem is solved
+            self._problems = {each for each in self._problems if each[0] != event.cluster}
         if isinstance(event, ClusterChecked):
             if not event.problem or event.cluster not in self._state.clusters:
                 return

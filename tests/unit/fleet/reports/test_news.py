@@ -17,9 +17,11 @@ from upgrader.fleet.events import (
     ClusterInputs,
     ClusterSkipped,
     ClusterStarting,
+    InputsApproved,
     Outcome,
     Pins,
     Problem,
+    RetryRequested,
 )
 from upgrader.fleet.reports.news import CampaignNews, Told
 from upgrader.model.redaction.known_secrets import KNOWN
@@ -142,3 +144,11 @@ def test_pause_takes_nothing_back() -> None:
     assert told.done == ("canary",)
     again, _ = news.messages(going, told)
     assert not [each for each in again if "is done" in each.text]
+
+
+@pytest.mark.parametrize("acted", [InputsApproved(NAMES[0], "e", "ann", "reviewed"), RetryRequested(NAMES[0], "ann")])
+def test_problem_that_is_there_again_after_an_operator_has_acted(acted: CampaignEvent) -> None:
+    """It is news: an operator who approved the folder, or retried the cluster, takes it for solved."""
+    has = ClusterChecked(NAMES[0], "changed", "kubeconfig has changed")
+    (message,) = news_of([has], after=[has, acted])
+    assert message.text == f"cluster {NAMES[0]} waits for an operator: kubeconfig has changed"
