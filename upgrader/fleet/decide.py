@@ -39,6 +39,7 @@ __all__ = [
     "Start",
     "Wait",
     "decide",
+    "failed_gate",
     "in_progress",
     "needed_seconds",
     "overdrawn",
@@ -186,6 +187,22 @@ def overdrawn(fleet: Fleet, state: CampaignState) -> str:
     return ""
 
 
+def failed_gate(fleet: Fleet, state: CampaignState) -> tuple[str, str]:
+    """The first cluster with a gate of its soak that hasn't passed by its deadline, and what is said of that; twice ""
+    where there is none.
+    """
+    for each in (_of(state, cluster) for cluster in fleet.clusters):
+        if each.phase == "succeeded" and each.gate_failed:
+            gate = f"gate {each.gate} of {each.name} has not passed by its deadline"
+            what = gate if each.gate else f"it is unknown for too long whether the gates of {each.name} pass"
+            return each.name, (
+                f"stage {fleet.stage_of[each.name].name}: {what}: {each.gate_reason}; to check "
+                f"{'it' if each.gate else 'them'} again: upgrader fleet retry {each.name}; or upgrader fleet skip "
+                f"{each.name} --reason TEXT"
+            )
+    return "", ""
+
+
 def _of(state: CampaignState, cluster: FleetCluster) -> ClusterState:
     return state.clusters.get(cluster.name) or ClusterState(cluster.name)
 
@@ -254,19 +271,7 @@ class _Deciding:
     def _stop(self) -> str:
         if paused := self.state.paused:
             return f"paused by {paused.by}: {paused.reason}" if paused.reason else f"paused by {paused.by}"
-        return overdrawn(self.fleet, self.state) or self._failed_gate()
-
-    def _failed_gate(self) -> str:
-        for each in map(self._of, self.fleet.clusters):
-            if each.phase == "succeeded" and each.gate_failed:
-                gate = f"gate {each.gate} of {each.name} has not passed by its deadline"
-                what = gate if each.gate else f"it is unknown for too long whether the gates of {each.name} pass"
-                return (
-                    f"stage {self.fleet.stage_of[each.name].name}: {what}: {each.gate_reason}; to check "
-                    f"{'it' if each.gate else 'them'} again: upgrader fleet retry {each.name}; or upgrader fleet skip "
-                    f"{each.name} --reason TEXT"
-                )
-        return ""
+        return overdrawn(self.fleet, self.state) or failed_gate(self.fleet, self.state)[1]
 
     def _resume(self) -> None:
         """Runs that were interrupted go on, in whatever stage they are."""

@@ -14,7 +14,7 @@ from typing import get_args
 
 from upgrader.fleet.causes import cause_of
 from upgrader.fleet.coordinator import goes_on
-from upgrader.fleet.decide import Decision, Wait, overdrawn
+from upgrader.fleet.decide import Decision, Wait, failed_gate, overdrawn
 from upgrader.fleet.events import (
     CampaignContinued,
     CampaignEnded,
@@ -76,7 +76,7 @@ class Told:
     stuck: tuple[str, ...] = ()
     """Those that wait for an operator, for any other reason than that no cluster may begin."""
     stopped: str = ""
-    """Why no cluster may begin, besides a pause: `limit`, `other`, or "": none of it."""
+    """Why no cluster may begin, besides a pause: `limit`, `gate of CLUSTER`, `other`, or "": none of it."""
     halted: bool = False
     """Whether nothing went on without an operator, also because it had ended."""
 
@@ -230,6 +230,9 @@ class CampaignNews:
             return told.stopped
         if not decision.stop:
             return ""
+        cluster, gate = failed_gate(self._fleet, self._state)
+        if decision.stop == gate:  # no other message names the cluster
+            return f"gate of {cluster}"
         return "limit" if decision.stop == overdrawn(self._fleet, self._state) else "other"
 
     def _affected_first_in(self, stage: Stage) -> Iterator[Message]:

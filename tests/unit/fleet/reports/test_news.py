@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from testkit.fleet_campaigns import BEGIN, HOSTILE, TARGET, campaign_of
-from upgrader.fleet.decide import Decision, Wait
+from upgrader.fleet.decide import Decision, Wait, decide
 from upgrader.fleet.events import (
     CampaignEvent,
     CampaignStarted,
@@ -22,6 +22,7 @@ from upgrader.fleet.events import (
     Pins,
     Problem,
     RetryRequested,
+    SoakGateChecked,
 )
 from upgrader.fleet.reports.news import CampaignNews, Told
 from upgrader.model.redaction.known_secrets import KNOWN
@@ -152,3 +153,20 @@ def test_problem_that_is_there_again_after_an_operator_has_acted(acted: Campaign
     has = ClusterChecked(NAMES[0], "changed", "kubeconfig has changed")
     (message,) = news_of([has], after=[has, acted])
     assert message.text == f"cluster {NAMES[0]} waits for an operator: kubeconfig has changed"
+
+
+def test_gate_of_the_next_cluster() -> None:
+    """Where an operator has left out the cluster whose gate stopped all, and then that of another one stops all, that
+    is told, too; not what changes of one gate's reason.
+    """
+    a, b = NAMES[:2]
+    news, told = CampaignNews(FLEET), Told(1)
+    events = [STARTED, *ended(a, "", "succeeded"), *ended(b, "", "succeeded")]
+    events += [SoakGateChecked(each, "errors", "0.2 is above 0.1", failed=True) for each in (a, b)]
+    found = list[str]()
+    for more in (events, [SoakGateChecked(a, "errors", "0.3", failed=True)], [ClusterSkipped(a, "ann", "gone")]):
+        news.take([(BEGIN, each) for each in more])
+        messages, told = news.messages(decide(FLEET, news.state, BEGIN), told)
+        found += [each.text for each in messages if each.text.startswith("no further cluster begins")]
+    first, second = found
+    assert f"gate errors of {a} " in first and f"gate errors of {b} " in second
