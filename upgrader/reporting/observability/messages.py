@@ -37,8 +37,8 @@ _OUTCOMES: dict[str, str] = {
     "interrupted": "warning",
 }
 _MOST_CHARACTERS = 1500
-_MENTION = re.compile(r"(?<![a-z0-9.-])@(?=\w)|@(?=(?:all|channel|everyone|here)\b)", re.IGNORECASE)
-"""Of everybody, and of one person; not the `@` in `user@host` and `image@sha256:…`."""
+_MENTION = re.compile(r"(?<![a-z0-9])@(?=[\w.-])|@(?=(?:all|channel|everyone|here)\b)", re.IGNORECASE)
+"""Of everybody, and of one person; not the `@` in `user@host` and `image@sha256:…`. To Mattermost, `.@ann` is one."""
 _LINK = re.compile(r"\](?=[(\[:])")
 """The middle of Markdown's links and images, which Mattermost and Rocket.Chat make; Slack's have `<…>`."""
 _FORMATS = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})

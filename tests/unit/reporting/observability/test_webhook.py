@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import re
 import threading
 from pathlib import Path
 from typing import Any
@@ -186,3 +187,10 @@ def test_log_makes_no_link_and_calls_nobody() -> None:
     text = failing(log)["text"]
     assert not any(mark in text for mark in ("](", "][", "]:", "@ann", "@here"))
     assert "root@c1 r/i@sha256:ab" in text
+
+
+@pytest.mark.parametrize("log", [".@ann", "-@ann", "done.@ann", "done-@ann", "@-ann", "@.ann"])
+def test_log_calls_nobody_behind_a_point_or_a_dash(log: str) -> None:
+    """Mattermost takes what begins with `@` after these for a person, and Rocket.Chat's names may begin with them."""
+    text = failing(f"the pod said {log}")["text"]
+    assert re.search(r"@[\w.-]", text) is None
