@@ -96,6 +96,19 @@ def test_credentials_of_a_webhook_are_files(render: Render) -> None:
         render("fleet", {"coordinator": {**values, "secret": "no name"}})
 
 
+@pytest.mark.parametrize("name", ["2026", "1e3", "null", "true"])
+def test_names_that_yaml_takes_for_other_values_stay_names(render: Render, name: str) -> None:
+    """A Secret and a ServiceAccount may have them; with `null`, the pod would have had no Secret, or another account."""
+    values = {"image": f"r/i@sha256:{'0' * 64}", "volume": {"persistentVolumeClaim": {"claimName": "fleet"}}}
+    found = render("fleet", {**VALUES, "coordinator": {**values, "secret": name, "serviceAccount": name}}, "ops")
+    pod = found.get("Deployment", "fleet-coordinator")["spec"]["template"]["spec"]
+    (secret,) = (each["secret"] for each in pod["volumes"] if "secret" in each)
+    assert (secret["secretName"], pod["serviceAccountName"]) == (name, name)
+    assert [each["metadata"]["name"] for each in found.objects if each["kind"] == "ServiceAccount"] == [name]
+    bound = [each["subjects"][0]["name"] for each in found.objects if each["kind"].endswith("Binding")]
+    assert bound == [name] * 3
+
+
 def test_jobs_reach_their_own_cluster_alone(render: Render) -> None:
     """Nothing comes in; out go its own addresses, by default to the API and SSH, and DNS, which can be left out."""
     found = render("fleet", VALUES, "ops")

@@ -15,6 +15,6 @@ helm.sh/resource-policy: keep
 {{/* The subject of all bindings. */}}
 {{- define "fleet.subjects" -}}
 - kind: ServiceAccount
-  name: {{ .Values.coordinator.serviceAccount }}
+  name: {{ .Values.coordinator.serviceAccount | quote }}
   namespace: {{ .Release.Namespace }}
 {{- end }}
