@@ -13,8 +13,8 @@ from upgrader.onhost.rehearsal.yaml_keys import key_pattern
 
 __all__ = ["names_files"]
 
-_NAMES_A_FILE = key_pattern("path", "kubeConfigFile")
-"""In an admission configuration: a plugin's configuration, or a webhook's credentials."""
+_NAMES_A_FILE = key_pattern("path", "kubeConfigFile", "staticManifestsDir")
+"""In an admission configuration: a plugin's configuration, a webhook's credentials, or a folder of policies."""
 
 
 def main(given: str) -> None:

@@ -117,6 +117,7 @@ def test_nothing_is_written_elsewhere(tmp_path: Path) -> None:
     ("text", "refused"),
     [
         ("plugins: [{name: ImagePolicyWebhook, configuration: {imagePolicy: {kubeConfigFile: /etc/b.yaml}}}]", True),
+        ("plugins: [{name: ValidatingAdmissionPolicy, configuration: {staticManifestsDir: /etc/policies}}]", True),
         ('{"plugins": [{"name": "PodSecurity", "path": "pods.yaml"}]}', True),
         ("plugins:\n- name: PodSecurity\n  path: # of pods\n    pods.yaml\n", True),
         ("plugins:\n- name: PodSecurity\n  ? path # of pods\n  : pods.yaml\n", True),
