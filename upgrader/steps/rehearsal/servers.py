@@ -19,13 +19,20 @@ __all__ = ["CHANGED_FLAGS", "Server", "servers_of"]
 _API_SERVER = "kube-apiserver"
 _ADMISSION = "admission-control-config-file"
 _ENABLED = "enable-admission-plugins"
+_ALL_ENABLED = "admission-control"
+"""Deprecated: all plugins that run. kube-apiserver refuses to start with one of the two other lists beside it."""
 _CALLING = ("MutatingAdmissionWebhook", "ValidatingAdmissionWebhook")
 """Admission plugins that would call others. Without them, the webhooks' configurations are objects like all others."""
+_CALLING_IF_ENABLED = "ImagePolicyWebhook"
+"""One more, which is off by default, and of which the kubeconfig may name a program to run. A list of disabled plugins
+can't have it, as a version without it would not start.
+"""
 _ENCRYPTION = "encryption-provider-config"
 _ETCD_PREFIX = "etcd-prefix"
 _KEPT = frozenset(
     {
         _ADMISSION,
+        _ALL_ENABLED,
         "allow-privileged",
         "api-audiences",
         "default-not-ready-toleration-seconds",
@@ -50,9 +57,10 @@ _KEPT = frozenset(
     }
 )
 """The flags that decide what becomes of objects. No other is passed: some name sockets, servers, or files to write."""
+_DISABLED = f"--disable-admission-plugins={','.join(_CALLING)}"
 CHANGED_FLAGS = (
     "--authorization-mode=RBAC",
-    f"--disable-admission-plugins={','.join(_CALLING)}",
+    _DISABLED,
     "--enable-priority-and-fairness=false",
     "--etcd-compaction-interval=0",  # by default, a list that takes over five minutes can't be continued
     "--endpoint-reconciler-type=none",
@@ -130,19 +138,22 @@ def _server(command: PlannedCommand) -> Server:
     seen = seen_words(["true" if value is None else value for _, value in kept], command.found)
     given = [(name, _uncalling(name, value)) for (name, _), value in zip(kept, seen, strict=True)]
     on_disk = [(name, _on_disk(command, name, value)) for name, value in given]
+    changed = [flag for flag in CHANGED_FLAGS if flag != _DISABLED or _ALL_ENABLED not in dict(given)]
     ranges = [value for name, value in given if name == "service-cluster-ip-range"]
     family = ipaddress.ip_network(ranges[-1].partition(",")[0], strict=False).version if ranges else 4
     return Server(
         full_name(str(command.found.get("image"))),
-        (*(f"--{name}={value}" for name, value in on_disk), *CHANGED_FLAGS, f"--advertise-address={_NOWHERE[family]}"),
+        (*(f"--{name}={value}" for name, value in on_disk), *changed, f"--advertise-address={_NOWHERE[family]}"),
         tuple(value for name, value in on_disk if name == _ENCRYPTION),
         _prefix(dict(given).get(_ETCD_PREFIX, "/registry")),
     )
 
 
 def _uncalling(name: str, value: str) -> str:
-    """A flag's value without the plugins that are disabled: kube-apiserver refuses to start with one in both lists."""
-    return ",".join(each for each in value.split(",") if each.strip() not in _CALLING) if name == _ENABLED else value
+    """A flag's value without the plugins that call others: kube-apiserver refuses to start with one in both lists."""
+    if name not in (_ENABLED, _ALL_ENABLED):
+        return value
+    return ",".join(each for each in value.split(",") if each.strip() not in (*_CALLING, _CALLING_IF_ENABLED))
 
 
 def _prefix(value: str) -> str:

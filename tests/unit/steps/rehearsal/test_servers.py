@@ -78,6 +78,7 @@ def test_both_versions_have_the_flags_that_decide_what_becomes_of_objects() -> N
         ),
         ("NodeRestriction", "NodeRestriction"),
         ("MutatingAdmissionWebhook", ""),
+        ("ImagePolicyWebhook,AlwaysPullImages", "AlwaysPullImages"),  # its kubeconfig may name a program to run
     ],
 )
 def test_no_webhook_is_called(given: str, left: str) -> None:
@@ -86,6 +87,23 @@ def test_no_webhook_is_called(given: str, left: str) -> None:
     found = servers_of(plan(after=TARGET.replace("--allow-privileged", f"'{enabled}'")))["target"].flags
     assert f"--enable-admission-plugins={left}" in found
     assert "--disable-admission-plugins=MutatingAdmissionWebhook,ValidatingAdmissionWebhook" in found
+
+
+@pytest.mark.parametrize(
+    ("given", "left"),
+    [
+        ("NamespaceLifecycle,ValidatingAdmissionWebhook,PodSecurity", "NamespaceLifecycle,PodSecurity"),
+        ("ImagePolicyWebhook", ""),
+    ],
+)
+def test_the_one_list_of_all_admission_plugins_is_kept(given: str, left: str) -> None:
+    """The deprecated `--admission-control` names all that run: without it, others would decide. What it doesn't name is
+    disabled, and kube-apiserver refuses to start with a list of disabled ones beside it.
+    """
+    found = servers_of(plan(after=TARGET.replace("--allow-privileged", f"--admission-control={given}")))["target"].flags
+    assert f"--admission-control={left}" in found
+    assert not any(flag.startswith("--disable-admission-plugins") for flag in found)
+    assert set(CHANGED_FLAGS) - set(found) == {flag for flag in CHANGED_FLAGS if "admission" in flag}
 
 
 @pytest.mark.parametrize(
