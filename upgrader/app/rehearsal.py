@@ -34,7 +34,7 @@ from upgrader.steps.rehearsal.redacted import redacted
 from upgrader.steps.rehearsal.rehearsal import Rehearsal
 from upgrader.steps.rehearsal.rehearsal_host import RehearsalHost
 from upgrader.steps.rehearsal.result import Result
-from upgrader.steps.rehearsal.servers import Server, servers_of
+from upgrader.steps.rehearsal.servers import Server, kept_elsewhere, servers_of
 
 __all__ = ["Rehearsed", "rehearse"]
 
@@ -119,7 +119,8 @@ def rehearse(
             digest, bound = "", None
             front_end.notify(f"No record of this rehearsal will be written: {error.message}")
         result, as_of = _found(session, servers, host, here, requests, front_end)
-        result = replace(result, differences=tuple(map(requests.named, result.differences)))
+        differences = (*map(requests.named, result.differences), *kept_elsewhere(servers))
+        result = replace(result, differences=differences)
         findings = (*findings_of(result.differences), *(check_log(log, planned.observed.nodes) if log else ()))
         if bound is not None:
             write_record(session, bound, digest, result.controller, findings, as_of)

@@ -287,6 +287,7 @@ WORST_SEVERITY: Mapping[str, Severity] = {
     "rehearsal.create": "error",
     "rehearsal.damaged": "error",
     "rehearsal.dropped": "warning",
+    "rehearsal.elsewhere": "unknown",
     "rehearsal.gone": "error",
     "rehearsal.kms": "unknown",
     "rehearsal.left": "error",

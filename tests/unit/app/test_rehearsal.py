@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -96,6 +97,14 @@ def test_what_does_the_same_blocks_nothing(tmp_path: Path, monkeypatch: pytest.M
         found = rehearsed(tmp_path, monkeypatch, *differences)
         assert not found.blocked
         found.refuse_if_blocked()
+
+
+def test_objects_in_another_etcd_are_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their copy is not there, which the program on the host can't see: it must not look as if they were compared."""
+    monkeypatch.setitem(SERVERS, "target", replace(SERVERS["target"], elsewhere=("webs.x.com",)))
+    found = rehearsed(tmp_path, monkeypatch)
+    assert found.blocked and [each.id for each in found.findings] == ["rehearsal.elsewhere"]
+    assert "webs" not in str(found.redacted())
 
 
 def test_clients_of_an_audit_log_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -175,6 +175,13 @@ def _parameters(found: Difference) -> Finding:
     return Finding("rehearsal.parameters", "unknown", title, found.objects, remedy)
 
 
+def _elsewhere(found: Difference) -> Finding:
+    title = f"{found.resource} are in an etcd of their own, so they were not tested"
+    why = "Only the etcd of --etcd-servers is copied, and kube-apiserver has --etcd-servers-overrides for them."
+    remedy = "Try the target on a test cluster with objects like them."
+    return Finding("rehearsal.elsewhere", "unknown", title, why, remedy)
+
+
 def _kms(_: Difference) -> Finding:
     title = "a KMS plugin encrypts this cluster's data, so nothing was tested"
     remedy = "A rehearsal never calls the plugin. Try the target on a test cluster with the same objects."
@@ -215,6 +222,7 @@ _FINDINGS: Mapping[str, Callable[[Difference], Finding]] = {
     "conversion": _conversion,
     "nested": _nested,
     "parameters": _parameters,
+    "elsewhere": _elsewhere,
     "kms": _kms,
     "unlisted": _unlisted,
     "unfinished": _unfinished,

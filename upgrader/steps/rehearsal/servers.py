@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from upgrader.contract.variables import seen_words
@@ -11,10 +12,11 @@ from upgrader.model.host_path import on_node
 from upgrader.model.image_name import full_name
 from upgrader.model.manifest import objects_in
 from upgrader.steps.plan import Plan, planned_of
+from upgrader.steps.rehearsal.differences import Difference
 from upgrader.steps.release.plan import PlannedRelease
 from upgrader.steps.release.planned_commands import PlannedCommand, commands_of
 
-__all__ = ["CHANGED_FLAGS", "Server", "servers_of"]
+__all__ = ["CHANGED_FLAGS", "Server", "kept_elsewhere", "servers_of"]
 
 _API_SERVER = "kube-apiserver"
 _ADMISSION = "admission-control-config-file"
@@ -29,6 +31,9 @@ can't have it, as a version without it would not start.
 """
 _ENCRYPTION = "encryption-provider-config"
 _ETCD_PREFIX = "etcd-prefix"
+_OVERRIDES = "etcd-servers-overrides"
+_EXPIRING = ("events", "events.events.k8s.io")
+"""Which nothing is to be known of: they are gone after an hour, and are what most clusters keep elsewhere."""
 _KEPT = frozenset(
     {
         _ADMISSION,
@@ -79,6 +84,8 @@ class Server:
     encryption: tuple[str, ...]
     prefix: str
     """Of its keys in etcd."""
+    elsewhere: tuple[str, ...] = ()
+    """Names of resources that it keeps in another etcd, of which there is no copy."""
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -124,6 +131,12 @@ def servers_of(plan: Plan) -> dict[str, Server]:
     )
 
 
+def kept_elsewhere(servers: Mapping[str, Server]) -> Iterator[Difference]:
+    """Each resource of which a version keeps the objects in another etcd."""
+    for resource in dict.fromkeys(each for server in servers.values() for each in server.elsewhere):
+        yield Difference("elsewhere", resource, "", 0, ())
+
+
 def _commands(release: PlannedRelease, rendered: str, plan: Plan) -> dict[str, PlannedCommand]:
     return {
         workload: command
@@ -134,9 +147,7 @@ def _commands(release: PlannedRelease, rendered: str, plan: Plan) -> dict[str, P
 
 
 def _server(command: PlannedCommand) -> Server:
-    kept = [(each.name, each.value) for each in command.flags or () if each.name in _KEPT and not each.letter]
-    seen = seen_words(["true" if value is None else value for _, value in kept], command.found)
-    given = [(name, _uncalling(name, value)) for (name, _), value in zip(kept, seen, strict=True)]
+    given = [(name, _uncalling(name, value)) for name, value in _seen(command, _KEPT)]
     on_disk = [(name, _on_disk(command, name, value)) for name, value in given]
     changed = [flag for flag in CHANGED_FLAGS if flag != _DISABLED or _ALL_ENABLED not in dict(given)]
     ranges = [value for name, value in given if name == "service-cluster-ip-range"]
@@ -146,7 +157,24 @@ def _server(command: PlannedCommand) -> Server:
         (*(f"--{name}={value}" for name, value in on_disk), *changed, f"--advertise-address={_NOWHERE[family]}"),
         tuple(value for name, value in on_disk if name == _ENCRYPTION),
         _prefix(dict(given).get(_ETCD_PREFIX, "/registry")),
+        tuple(each for _, value in _seen(command, (_OVERRIDES,)) for each in _overridden(value)),
     )
+
+
+def _seen(command: PlannedCommand, names: Container[str]) -> list[tuple[str, str]]:
+    """Those of its flags that have one of the names, with their values as the program sees them."""
+    kept = [(each.name, each.value) for each in command.flags or () if each.name in names and not each.letter]
+    seen = seen_words(["true" if value is None else value for _, value in kept], command.found)
+    return [(name, value) for (name, _), value in zip(kept, seen, strict=True)]
+
+
+def _overridden(value: str) -> Iterator[str]:
+    """Names of the resources in a list of `GROUP/RESOURCE#SERVERS`, without those that expire."""
+    for each in value.split(","):
+        group, _, plural = each.partition("#")[0].strip().partition("/")
+        name = f"{plural}.{group}" if group else plural
+        if plural and name not in _EXPIRING:
+            yield name
 
 
 def _uncalling(name: str, value: str) -> str:

@@ -209,6 +209,7 @@ def test_without_etcds_data_no_rehearsal_is_possible(monkeypatch: pytest.MonkeyP
         ("rehearsal.conversion", "unknown"),
         ("rehearsal.nested", "unknown"),
         ("rehearsal.parameters", "unknown"),
+        ("rehearsal.elsewhere", "unknown"),
         ("rehearsal.kms", "unknown"),
         ("rehearsal.unlisted", "unknown"),
         ("rehearsal.unfinished", "unknown"),

@@ -11,7 +11,8 @@ from upgrader.errors import UsageError
 from upgrader.model.release import ReleaseSpec
 from upgrader.model.version import KubernetesVersion
 from upgrader.steps.plan import Plan
-from upgrader.steps.rehearsal.servers import CHANGED_FLAGS, servers_of
+from upgrader.steps.rehearsal.differences import findings_of
+from upgrader.steps.rehearsal.servers import CHANGED_FLAGS, kept_elsewhere, servers_of
 from upgrader.steps.release.plan import PlannedRelease
 
 SERVER = """
@@ -150,3 +151,18 @@ def test_a_plan_that_starts_no_other_server_is_refused(without: Plan) -> None:
     """There would be nothing to compare."""
     with pytest.raises(UsageError, match="nothing to rehearse"):
         servers_of(without)
+
+
+@pytest.mark.parametrize("changed", ["before", "after"])
+def test_objects_in_an_etcd_of_their_own_are_unknown(changed: str) -> None:
+    """The copy has none of them, in whichever of both versions they are there. Events expire by themselves."""
+    etcd = "https://10.0.0.1:2479;https://10.0.0.2:2479"
+    flag = f"--etcd-servers-overrides=/events#{etcd},events.k8s.io/events#{etcd},/pods#{etcd}, apps/deployments#{etcd}"
+    given = {"before": SERVER, "after": TARGET}
+    given[changed] = given[changed].replace("--allow-privileged", f"'{flag}'")
+    servers = servers_of(plan(**given))
+    found = list(findings_of(kept_elsewhere(servers)))
+    assert [(each.id, each.severity) for each in found] == [("rehearsal.elsewhere", "unknown")] * 2
+    assert "pods" in found[0].title and "deployments.apps" in found[1].title
+    assert not any("2479" in flag for server in servers.values() for flag in server.flags)
+    assert not list(kept_elsewhere(servers_of(plan())))
