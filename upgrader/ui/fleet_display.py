@@ -134,13 +134,13 @@ class LiveCampaign(CampaignDisplay):
     def _show(self, status: FleetStatus) -> None:
         self._overview = overview(status, self._clock.now())
         self._steps.forget({each.output for each in self._overview.running})
-        if self._live.is_started:
-            self._live.refresh()
-        else:
+        if self._live.failure:
+            raise self._live.failure
+        if not self._live.is_started:
             self._live.start(refresh=True)
 
     def _say(self, text: str) -> None:
-        """All of it at once: the picture is drawn anew below each text."""
+        """All of it at once, as the picture is drawn anew below each text. No look waits for the terminal."""
         self._live.say(*(filled(printable_text(Text(line)), self._console) for line in text.split("\n")))
 
     def _draw(self) -> RenderableType:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable
 from datetime import datetime
 from math import ceil
@@ -38,6 +39,7 @@ class Picture(Live):
 
     def __init__(self, *, console: Console, **options: Any) -> None:
         super().__init__(console=console, **options)
+        self._unsaid: deque[tuple[Text, ...]] = deque()
         self.failure: Exception | None = None
         """Why it could not be redrawn the last time; it is tried again."""
         self._live_render = _Lines(console, self._live_render.renderable)
@@ -45,6 +47,7 @@ class Picture(Live):
     def refresh(self) -> None:
         """As rich's. Between two calls, a failure must not write a traceback over it, and end what redraws it."""
         try:
+            self._say_all()
             super().refresh()
             self.failure = None
         except Exception as error:
@@ -53,11 +56,18 @@ class Picture(Live):
                 raise
 
     def say(self, *lines: Text) -> None:
-        """Write lines that stay above it, which the terminal may wrap. It isn't redrawn meanwhile: if both were written
-        at once, neither would know how many rows the other has.
+        """Write lines that stay above it, which the terminal may wrap. Once it is started, the next redraw writes them,
+        so that a terminal that takes no more output, as after Ctrl-S, keeps no caller waiting.
         """
+        self._unsaid.append(lines)
+        if not self.is_started:
+            self._say_all()
+
+    def _say_all(self) -> None:
+        """It isn't redrawn meanwhile: if both were written at once, neither would know how many rows the other has."""
         with self._lock:
-            self.console.print(*lines, sep="\n", soft_wrap=True)
+            while self._unsaid:
+                self.console.print(*self._unsaid.popleft(), sep="\n", soft_wrap=True)
 
 
 class _Lines(LiveRender):

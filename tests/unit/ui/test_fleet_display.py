@@ -18,6 +18,7 @@ from rich.cells import cell_len
 from testkit.fakes.clock import FakeClock
 from testkit.fleet_campaigns import HOSTILE, Shown, campaign_of
 from testkit.terminal import COLUMNS, LINES, Terminal
+from testkit.waiting import stretched
 from tests.unit.ui.conftest import BEGIN, looked, text
 from upgrader.app.event_lines import line_of
 from upgrader.fleet.decide import Decision, Wait
@@ -263,6 +264,29 @@ def test_display_that_fails_ends_no_campaign(
     said = " ".join(" ".join(terminal.lines).split())
     assert said.count("continues without it: ZeroDivisionError: by zero") == 1
     assert "eu-central-004.example: waiting for its turn" in terminal.lines
+
+
+def test_terminal_that_takes_no_more_output(terminal: Terminal, tmp_path: Path) -> None:
+    """After Ctrl-S, and while a connection hangs, what redraws the picture waits in the middle of it. The campaign goes
+    on, and what it has said meanwhile is written later, in its order.
+    """
+    campaign = campaign_of(5)
+    decision, state = campaign.status.decision, campaign.status.state
+
+    def look() -> None:
+        display.look(replace(decision, waits={"eu-central-004.example": Wait("its turn")}), state)
+        display.say("metrics can't be written")
+
+    with live(campaign, terminal, tmp_path) as display:
+        display.look(decision, state)
+        with display._live._lock:
+            looking = threading.Thread(target=look, daemon=True)
+            looking.start()
+            looking.join(stretched(20))
+            assert not looking.is_alive()
+    lines = list(terminal.lines)
+    first = lines.index("eu-central-004.example: waiting for its turn")
+    assert lines[first + 1] == "metrics can't be written" and lines[first + 3].startswith(" Fleet upgrade")
 
 
 def test_picture_that_fails_between_two_looks(
