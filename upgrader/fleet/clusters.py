@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import shutil
 import tempfile
 import time
@@ -43,6 +44,8 @@ __all__ = [
 _SECONDS = 5.0
 _NUMBER_CHARACTERS = 64
 """Far more than Go writes of a number."""
+_UID = re.compile(r"[!-~]{1,253}")
+"""Any text that is one, and no more: `fleet init` writes it into a file, and reasons and messages have it."""
 _PREFIX = "upgrader-fleet-"
 _NEW_SECONDS = 60.0
 """A folder that was just made may not be locked yet."""
@@ -73,8 +76,8 @@ def answer_of(kube: Kube) -> Answer:
         raise ApiError("the API server has no namespace kube-system, whose UID identifies the cluster")
     metadata = namespace.get("metadata")
     uid = metadata.get("uid") if isinstance(metadata, dict) else None
-    if not isinstance(uid, str) or not uid:
-        raise ApiError("the namespace kube-system has no UID, which identifies the cluster")
+    if not isinstance(uid, str) or not _UID.fullmatch(uid):
+        raise ApiError("the namespace kube-system has no valid UID, which identifies the cluster")
     return Answer(uid, version)
 
 

@@ -29,7 +29,11 @@ TARGET = KubernetesVersion.release("v1.37.1")
 
 
 @pytest.mark.parametrize(
-    "said", [None, {}, {"metadata": None}, {"metadata": []}, {"metadata": {}}, {"metadata": {"uid": 1}}]
+    "said",
+    [
+        *(None, {}, {"metadata": None}, {"metadata": []}, {"metadata": {}}, {"metadata": {"uid": 1}}),
+        *({"metadata": {"uid": uid}} for uid in ("\ud800", "\x7f", "u1\nu2", "u" * 254)),
+    ],
 )
 def test_answer_that_is_none(said: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """An API server that is none, or lies, is named; it is known which cluster it is of only by a UID."""
