@@ -339,11 +339,20 @@ class _Deciding:
                 self._consider(stage, cluster, each)
         if left:
             return self._for_the_rest(left)
-        if self.stop:
+        if self.stop and not self._over(stage):
             return Wait(self.stop, person=True, stated=True)
         if not any(self._of(each).phase == "succeeded" for each in members):
             return Wait("none of its clusters has succeeded: upgrader fleet retry CLUSTER", person=True, stated=True)
         return None
+
+    def _over(self, stage: Stage) -> bool:
+        """Whether a complete stage has soaked, and a later one has started: a stop holds up that one."""
+        later = self.fleet.stages[self.fleet.stages.index(stage) + 1 :]
+        if not any(self._of(each).attempt for one in later for each in self.fleet.members[one.name]):
+            return False
+        members = [self._of(each) for each in self.fleet.members[stage.name]]
+        until = self._soak_end(stage)
+        return not stage.soaks or all(self._soaked(stage, each, until) for each in members if each.phase == "succeeded")
 
     def _unfinished(self, cluster: ClusterState) -> bool:
         return cluster.phase in ("waiting", "running") or cluster.retried
@@ -455,8 +464,7 @@ class _Deciding:
         if not stage.soaks:
             return None
         members = [self._of(each) for each in self.fleet.members[stage.name]]
-        ended = [each.since for each in members if each.phase != "skipped" and each.since is not None]
-        until = max(ended) + timedelta(seconds=stage.soak_seconds)
+        until = self._soak_end(stage)
         opens = self._restart(stage) if stage.soak_restart else None
         lost = [each for each in members if stage.soak_restart and self._unchosen(each)]
         for each in lost:
@@ -480,6 +488,12 @@ class _Deciding:
         if self.now < limit and len(lost) < len(asked):
             return Wait(reason, limit)
         return Wait(f"{reason}; to skip a lost cluster: upgrader fleet skip CLUSTER --reason TEXT", person=True)
+
+    def _soak_end(self, stage: Stage) -> datetime:
+        """When the time of a complete stage's soak is over, after its last run."""
+        members = [self._of(each) for each in self.fleet.members[stage.name]]
+        ended = [each.since for each in members if each.phase != "skipped" and each.since is not None]
+        return max(ended, default=self.now) + timedelta(seconds=stage.soak_seconds)
 
     def _soaked(self, stage: Stage, each: ClusterState, until: datetime) -> bool:
         passed = each.soaked is not None and each.soaked >= until

@@ -436,6 +436,20 @@ def test_pause_and_held_stop_starts() -> None:
     assert done.decide().stages == {"a": Wait("paused by me: audit", person=True)}
 
 
+def test_stop_leaves_stages_that_are_over() -> None:
+    """A stop holds up the stage that has begun: those before it, which have soaked, wait for nothing."""
+    played = Campaign(fleet(stage("a", soak_seconds=60.0), stage("b"), clusters="a1 b1 b2 b3")).ran("a1")
+    played.tell(SoakChecked("a1", passed=True), minutes=1)
+    stopped = {"a": Wait("fleet.yaml:3: has changed", person=True), "b": Wait("the stages before it")}
+    assert played.decide("fleet.yaml:3: has changed").stages == stopped, "the next one has not begun"
+    played.tell(ClusterStarting("b1", 1))
+    assert played.decide("fleet.yaml:3: has changed").stages == {"b": Wait("its clusters: b1, b2, b3")}
+    played.tell(Paused("me", "lunch"))
+    assert played.decide().stages == {"b": Wait("its clusters: b1, b2, b3")}
+    played.tell(ClusterSkipped("a1", "me", "odd"), RetryRequested("a1", "me"), Unpaused("me")).ran("a1")
+    assert played.decide("held").stages == {"a": Wait("held", person=True), "b": Wait("the stages before it")}
+
+
 def test_needed_time_is_measured() -> None:
     """Twice the 95th percentile of the campaign's runs, and never less than what the file expects: those that had
     nothing to change, or that were rolled back at their first step, say nothing of one that is complete.
