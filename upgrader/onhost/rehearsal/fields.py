@@ -41,7 +41,8 @@ class Fields:
         said, node = "", self._root
         for number, (index, name) in enumerate(parts):
             if name is None:
-                if not str(index).isdigit():
+                # A number may also be the key of a map, which a user chose.
+                if not str(index).isdigit() or (node or {}).get("type") != "array":
                     return said + _HIDDEN
                 said, node = f"{said}[{index}]", self._resolved((node or {}).get("items"))
                 continue

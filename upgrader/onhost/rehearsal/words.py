@@ -19,10 +19,11 @@ _MOST = 300
 _LEFT_OUT = "…"
 _QUOTED = re.compile(r"\"(?:\\.|[^\"\\])*\"|'[^']*'|`[^`]*`")
 _VALUE = re.compile(r"\b((?:Invalid|Unsupported|Duplicate) value): .*?: ")
-_INDEX = re.compile(r"\[(?!\d+\]|…\])[^\]]*\]?")
+_INDEX = re.compile(r"\[(?!\d{1,3}\]|…\])[^\]]*\]?")
+"""A longer number is hardly one of an item: keys of maps, such as a ConfigMap's, may be numbers, too."""
 _BRACES = re.compile(r"\{.*\}?")
 _TOKEN = re.compile(r"(\(*)(\S*?)([),.:;]*)(?=\s|$)")
-_BETWEEN = re.compile(r"\[\d+\]|[-./]")
+_BETWEEN = re.compile(r"\[\d{1,3}\]|[-./]")
 _MARKS = frozenset(("", _LEFT_OUT, f"[{_LEFT_OUT}]", "-"))
 _WORD = re.compile(r"\w+")
 _SHORTEST = 3

@@ -36,6 +36,7 @@ OBJECT = {
         ("HUNTER2, value 4711, tier-of-customer gold, key-of-user", "…, value …"),
         ("password=hunter2 is <hunter2> or /hunter2/ (hunter2)", "… is … or … (…)"),
         ("must not be\nset", "must not be set"),
+        ("spec[12] is invalid, and so is spec[4711]", "spec[12] is invalid, and so is …"),
         ("must not be set", "must not be set"),
     ],
 )
@@ -56,6 +57,8 @@ DECLARED = FieldNames(FakeApi(), set()).of(DEPLOYMENTS)  # type: ignore[arg-type
         ("spec.template.containers[0].hunter2", "spec.template.containers[0][…]"),
         ("spec.selector[hunter2]", "spec.selector[…]"),
         ("spec.selector.image", "spec.selector[…]"),
+        ("spec.selector[4711]", "spec.selector[…]"),
+        ("spec.selector[1].name", "spec.selector[…]"),
         ("spec.selector[image]", "spec.selector[…]"),
         ("metadata.annotations[a.b/c]", "metadata.annotations[…]"),
         ("hunter2", "[…]"),
