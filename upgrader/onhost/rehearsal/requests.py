@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from upgrader.onhost.rehearsal.api import ACCEPTED, Api, Listed, Resource, as_go_has_it
@@ -17,6 +18,8 @@ _NOT_FOUND, _CONFLICT = 404, 409
 _APPLY, _YAML = "application/apply-patch+yaml", "application/yaml"
 _DRY_RUN = "dryRun=All&fieldValidation=Ignore"
 """Unknown fields are no reason to refuse a request, but by default a server looks for them, to warn of them."""
+_MOST_FIELDS = 3
+"""That are named, of those that only the target calls invalid."""
 _ALSO_OTHERS = ("events.events.k8s.io",)
 """The same objects as another resource's: those of this one that clients made by the other can't be created by it."""
 
@@ -49,8 +52,10 @@ class _Tried(NamedTuple):
     """Why it was refused; None: it was accepted."""
     lost: frozenset[tuple[str, ...]] = frozenset()
     """What was accepted, and not written as it was sent: paths of keys, without the numbers of items."""
-    invalid: bool = False
-    """Whether it was refused for its content: before policies, quotas and the object's name were looked at."""
+    invalid: Mapping[str, Callable[[], str]] = MappingProxyType({})
+    """Field → what says why, if it was refused for its content: before policies, quotas and the object's name were
+    looked at.
+    """
 
 
 class Requests:
@@ -157,10 +162,17 @@ class Requests:
         ]
 
     def _compared(
-        self, tried: Callable[[Api, Resource, FieldNames], _Tried], pair: Pair, request: str, what: str
+        self,
+        tried: Callable[[Api, Resource, FieldNames], _Tried],
+        pair: Pair,
+        request: str,
+        what: str,
+        *,
+        own_name: bool = True,
     ) -> list[Outcome]:
         """The target is asked first: what it accepts and writes as it is, is no finding, whatever the current version
-        does with it.
+        does with it. `own_name`: whether it is an object as the cluster has it, so that no other name may be why both
+        refuse it.
         """
         new = tried(self._target, pair.new, self._new_names)
         if new == _Tried():
@@ -169,6 +181,10 @@ class Requests:
         if new.refused is not None:
             if old.refused is None or (new.invalid and not old.invalid):
                 return [Outcome(request, what, new.refused)]
+            # What refuses it today may be fixed by then, or be the other name, and must not hide what will.
+            only = [why for field, why in new.invalid.items() if not any(map(partial(_same, field), old.invalid))]
+            if only and own_name:
+                return [Outcome(request, what, "; ".join(dict.fromkeys(why() for why in only[:_MOST_FIELDS])))]
             return [Outcome(request, "unproven", old.refused)]
         lost = new.lost - old.lost if old.refused is None else frozenset()
         return [Outcome(request), *([Outcome("", "dropped", self._places(pair, lost))] if lost else ())]
@@ -182,7 +198,7 @@ class Requests:
                 return self._created(api, resource, like(listed.item, named_alike=named_alike), names)
             return self._updated(request, api, resource, listed, names)
 
-        return self._compared(tried, pair, request, request)
+        return self._compared(tried, pair, request, request, own_name=named_alike or request != "create")
 
     def _created(self, api: Api, resource: Resource, item: dict[str, Any], names: FieldNames) -> _Tried:
         path = resource.path(key_of(item)[0])
@@ -208,10 +224,19 @@ def _accepted(sent: dict[str, Any], answer: dict[str, Any]) -> _Tried:
 
 
 def _refused(answer: dict[str, Any], about: dict[str, Any], fields: Fields) -> _Tried:
-    return _Tried(reason(answer, about, fields), invalid=_invalid(answer))
+    return _Tried(reason(answer, about, fields), invalid=_invalid(answer, about, fields))
 
 
-def _invalid(answer: dict[str, Any]) -> bool:
-    """Whether a Status names fields that are invalid. That of an admission policy has the same reason, and none."""
-    causes = (answer.get("details") or {}).get("causes") or ()
-    return answer.get("reason") == "Invalid" and any(each.get("field") for each in causes)
+def _invalid(answer: dict[str, Any], about: dict[str, Any], fields: Fields) -> dict[str, Callable[[], str]]:
+    """Fields that a Status calls invalid, with what says why. That of an admission policy has the same reason, and
+    none.
+    """
+    causes = (answer.get("details") or {}).get("causes") or () if answer.get("reason") == "Invalid" else ()
+    named = (each for each in causes if each.get("field"))
+    return {each["field"]: partial(reason, {**answer, "details": {"causes": [each]}}, about, fields) for each in named}
+
+
+def _same(one: str, other: str) -> bool:
+    """Whether two fields are the same one, or one has the other in it: versions may name it more or less exactly."""
+    shorter, longer = sorted((one, other), key=len)
+    return longer.startswith(shorter) and longer[len(shorter) : len(shorter) + 1] in ("", ".", "[")

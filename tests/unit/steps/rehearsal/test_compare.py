@@ -240,6 +240,41 @@ def test_what_both_versions_refuse_for_one_reason_proves_nothing(
     assert found == {} and counts["unproven"] == 1
 
 
+def invalid(*fields: str) -> dict[str, Any]:
+    """As a server refuses an object for its fields."""
+    return {
+        "reason": "Invalid",
+        "details": {"causes": [{"field": each, "message": "Required value"} for each in fields]},
+    }
+
+
+@pytest.mark.parametrize(("names", "what"), [(BOTH_NAMES, "create"), ((("PUT", "one"),), "update")])
+@pytest.mark.parametrize(
+    ("later", "new"),
+    [
+        (("spec.template", "spec.selector"), "spec.selector: Required value"),
+        (("spec.template.containers[0].image", "spec"), ""),  # the same, by another name
+        (("spec.template",), ""),
+    ],
+)
+def test_a_refusal_of_today_hides_no_other_one(
+    names: tuple[tuple[str, str], ...], what: str, later: tuple[str, ...], new: str
+) -> None:
+    """Both versions refuse an object, and only the target also for another field: that one alone is the finding."""
+    current, target = servers(deployment("one"), deployment("two"))
+    current.refused, target.refused = dict.fromkeys(names, INVALID), dict.fromkeys(names, invalid(*later))
+    found, _ = compared(current, target)
+    assert found == ({(what, "deployments.apps"): (new, 1, ["default/one"])} if new else {})
+
+
+def test_what_no_other_object_may_be_called_is_no_refusal() -> None:
+    """Neither version takes the other name, for whatever fields; by its own, the target would take the object."""
+    current, target = servers(deployment("one"))
+    current.refused = {("POST", "r-one"): INVALID, ("POST", "one"): TAKEN}
+    target.refused = {("POST", "r-one"): invalid("spec.template", "spec.selector"), ("POST", "one"): TAKEN}
+    assert compared(current, target)[0] == {}
+
+
 @pytest.mark.parametrize(("method", "prefix", "request_"), [("POST", "r-", "create"), ("PUT", "", "update")])
 def test_a_resource_of_which_both_versions_refuse_every_request_is_told(
     method: str, prefix: str, request_: str
