@@ -191,13 +191,14 @@ def run(folder: Path, anew: bool, only_continue: bool, executor: ExecutorName | 
 def status(folder: Path, output: str) -> None:
     """Show the campaign's progress: what each cluster waits for, and until when. Reads only the folder."""
     from upgrader.fleet.use_cases import fleet_status
+    from upgrader.ui.as_typed import program
     from upgrader.ui.fleet import print_fleet_status, status_json
 
     found = fleet_status(folder)
     if output == "json":
         click.echo(json.dumps(status_json(found), indent=2))
     else:
-        print_fleet_status(found, sys.stdout)
+        print_fleet_status(found, sys.stdout, program(folder))
 
 
 @fleet.command()
@@ -254,12 +255,15 @@ def approve(folder: Path, name: str, changes: bool, digest: str, reason: str) ->
 @click.option("--reason", metavar="TEXT", default="", help="Reason, for the campaign's journal.")
 @click.pass_obj
 def pause(folder: Path, reason: str) -> None:
-    """Pause the campaign: start no further run. Runs in progress finish."""
+    """Pause the campaign: start no further run. Runs in progress finish; then `upgrader fleet run` ends.
+
+    To continue: upgrader fleet resume, then upgrader fleet run.
+    """
     from upgrader.fleet.use_cases import pause
 
     pause(folder, reason)
     _refresh(folder)
-    say("Paused: no further run starts. To continue: upgrader fleet resume")
+    _say_next(folder, "Paused: no further run starts. To continue: upgrader fleet resume, then upgrader fleet run")
 
 
 @fleet.command()
@@ -270,7 +274,7 @@ def resume(folder: Path) -> None:
 
     unpause(folder)
     _refresh(folder)
-    say("Resumed. If `upgrader fleet run` isn't active, start it.")
+    _say_next(folder, "Resumed. If `upgrader fleet run` isn't active, start it.")
 
 
 @fleet.command()
@@ -287,7 +291,7 @@ def retry(folder: Path, cluster: str) -> None:
     _refresh(folder)
     asked = f"Gate {gate} of {cluster}" if gate else f"The gates of {cluster}"
     what = f"{cluster} will be run again" if gate is None else f"{asked} will be checked again"
-    say(f"{what}. If `upgrader fleet run` isn't active, start it.")
+    _say_next(folder, f"{what}. If `upgrader fleet run` isn't active, start it.")
 
 
 @fleet.command()
@@ -300,7 +304,7 @@ def skip(folder: Path, cluster: str, reason: str) -> None:
 
     run = skip(folder, cluster, reason)
     _refresh(folder)
-    say(f"{cluster} is skipped. To run it later: upgrader fleet retry {cluster}")
+    _say_next(folder, f"{cluster} is skipped. To run it later: upgrader fleet retry {cluster}")
     if run:
         say(f"Its run {run} has not ended: until then, it blocks other domains and counts for `maxConcurrency`.")
 
@@ -337,7 +341,7 @@ def declare_jobs_gone(folder: Path, uid: str, reason: str) -> None:
 
     jobs_gone(folder, uid, reason)
     _refresh(folder)
-    say("Continue the campaign with another management cluster: upgrader fleet run")
+    _say_next(folder, "Continue the campaign with another management cluster: upgrader fleet run")
 
 
 @fleet.command(hidden=True)
@@ -355,6 +359,13 @@ def job(chunks: Path, own: Path, pins: str, arguments: tuple[str, ...]) -> None:
 
         places = (chunks, own, Path(POD_COPIES), Path(TERMINATION))
         sys.exit(run_in_job(*places, pins, arguments, output=sys.stdout, signals=signals))
+
+
+def _say_next(folder: Path, text: str) -> None:
+    """Say what to do next, with commands that can be copied."""
+    from upgrader.ui.as_typed import with_folder
+
+    say(with_folder(text, ["fleet"], folder))
 
 
 def _refresh(folder: Path) -> None:

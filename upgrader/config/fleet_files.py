@@ -12,9 +12,13 @@ from upgrader.config.validation_errors import explain
 from upgrader.config.yaml_document import Document, all_in_one, read_mapping, shown
 from upgrader.errors import UsageError
 
-__all__ = ["FLEET", "INVENTORY", "read_fleet_inventory", "read_fleet_yaml"]
+__all__ = ["FLEET", "INVENTORY", "read_fleet_inventory", "read_fleet_yaml", "refuse_other_folder"]
 
 FLEET, INVENTORY = "fleet.yaml", "fleet-inventory.yaml"
+
+_UID = (
+    "To show a UID: kubectl --kubeconfig clusters/NAME/kubeconfig get namespace kube-system -o jsonpath={.metadata.uid}"
+)
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -29,14 +33,27 @@ def read_fleet_inventory(folder: Path) -> tuple[Document, FleetInventoryYaml]:
     return _read(folder / INVENTORY, FleetInventoryYaml)
 
 
-def _read(path: Path, kind: type[Model]) -> tuple[Document, Model]:
+def refuse_other_folder(folder: Path) -> None:
+    """Raise UsageError for a folder that lacks one of the two files."""
+    for name in (INVENTORY, FLEET):
+        _refuse_missing(folder / name)
+
+
+def _refuse_missing(path: Path) -> None:
     if not path.is_file():
         raise UsageError(
             f"{shown(path.parent)} is not a fleet folder: it has no {path.name}",
-            remedy="Pass the folder with -C DIR; docs/fleet.md shows what is in it.",
+            remedy="Pass the folder with -C DIR; `upgrader fleet init` writes its files, and docs/fleet.md shows them.",
         )
+
+
+def _read(path: Path, kind: type[Model]) -> tuple[Document, Model]:
+    _refuse_missing(path)
     document = read_mapping(path)
     try:
         return document, kind.model_validate(document.data)
     except ValidationError as error:
-        raise all_in_one(explain(document, error)) from None
+        wrong = all_in_one(explain(document, error))
+        if any(each["type"] == "missing" and each["loc"][-1:] == ("uid",) for each in error.errors()):
+            wrong.remedy = _UID
+        raise wrong from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -89,7 +90,7 @@ class _Inventory:
                         ("clusters", index, "folder"),
                         f"{shown(folder)}, the folder of cluster {entry.name}, is not a cluster folder: it has no "
                         "upgrader.yaml",
-                        remedy="Write it with `upgrader -C DIR init`.",
+                        remedy=f"Write it: upgrader -C {shlex.quote(shown(folder))} init",
                     )
                 )
             self.clusters.setdefault(entry.name, cluster)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from upgrader.app.locking import lock_holder, own_name
 from upgrader.app.wiring import open_api, system_clock
+from upgrader.config.fleet_files import refuse_other_folder
 from upgrader.engine.locks.folder_lock import FolderHolder, folder_holder, folder_lock
 from upgrader.errors import Blocked, CampaignStopped, Locked, UpgraderError, UsageError
 from upgrader.fleet.approved_copies import remove_copies
@@ -196,6 +197,8 @@ def open_campaign(
     wrong.
     """
     clock = system_clock()
+    if newest_campaign(folder) is None:
+        refuse_other_folder(folder)  # before the lock, whose file would be left there
     with folder_lock(folder, lock_holder(), clock, status=_STATUS), ExitStack() as stack:
         campaign = newest_campaign(folder)
         state = campaign.state() if campaign else CampaignState()
@@ -355,9 +358,14 @@ def refuse_unfinished(fleet: Fleet, decision: Decision, state: CampaignState) ->
         )
     reasons = dict.fromkeys([wait.reason for wait in decision.stages.values() if wait.person])
     text = decision.stop or "; ".join(reasons) or "it waits for an operator"
+    how = (
+        "`upgrader fleet resume` ends the pause"
+        if state.paused is not None
+        else f"`{_STATUS}` shows what each cluster waits for"
+    )
     raise CampaignStopped(
         f"campaign {state.campaign} can't continue without an operator: {text}",
-        remedy=f"`{_STATUS}` shows what each cluster waits for; then continue with `upgrader fleet run`."
+        remedy=f"{how}; then continue with `upgrader fleet run`."
         + (" `upgrader fleet plan` names clusters that would fail for the same cause." if failed else ""),
         exit_code=code,
     )
@@ -499,6 +507,7 @@ def _open(folder: Path) -> Campaign:
 def _newest(folder: Path) -> Campaign:
     campaign = newest_campaign(folder)
     if campaign is None:
+        refuse_other_folder(folder)
         raise _no_campaign(folder)
     return campaign
 

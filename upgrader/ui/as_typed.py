@@ -9,7 +9,7 @@ from pathlib import Path
 
 from upgrader.config.yaml_document import shown
 
-__all__ = ["program", "with_folder"]
+__all__ = ["program", "with_folder", "with_program"]
 
 
 def program(folder: Path) -> str:
@@ -19,5 +19,10 @@ def program(folder: Path) -> str:
 
 def with_folder(text: str, commands: Iterable[str], folder: Path) -> str:
     """The same, with the folder in each `upgrader COMMAND` of these."""
+    return with_program(text, commands, program(folder))
+
+
+def with_program(text: str, commands: Iterable[str], typed: str) -> str:
+    """As `with_folder`; `typed` is as of `program`."""
     names = "|".join(map(re.escape, commands))
-    return re.sub(rf"(?<![\w/.-])upgrader(?= (?:{names})(?![\w-]))", lambda _: program(folder), text)
+    return re.sub(rf"(?<![\w/.-])upgrader(?= (?:{names})(?![\w-]))", lambda _: typed, text)

@@ -25,8 +25,10 @@ def print_error(error: UpgraderError, stream: TextIO | None = None, *, commands:
     repeated after them, as they have scrolled out.
     """
     out = console(stream)
-    remedy = with_folder(error.remedy, commands, error.folder) if error.folder and commands else error.remedy
-    message = _lines("Error: ", "bold red", error.message)
+    said, remedy = error.message, error.remedy
+    if error.folder and commands:
+        said, remedy = (with_folder(each, commands, error.folder) for each in (said, remedy))
+    message = _lines("Error: ", "bold red", said)
     message[0].stylize("bold")
     end = _lines("Remedy: ", "bold green", remedy) if remedy else []
     if not isinstance(error, UsageError):

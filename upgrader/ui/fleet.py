@@ -18,6 +18,7 @@ from upgrader.fleet.traits import NewTrait
 from upgrader.fleet.use_cases import FleetStatus
 from upgrader.model.counted import counted
 from upgrader.model.first_few import first_few
+from upgrader.ui.as_typed import with_program
 from upgrader.ui.terminal import console, print_line
 
 __all__ = [
@@ -65,38 +66,47 @@ def print_fleet(fleet: Fleet, stream: TextIO | None = None) -> None:
         print_line(out, Text(f"  excluded: {first_few(fleet.excluded)}"), 4)
 
 
-def print_fleet_status(status: FleetStatus, stream: TextIO | None = None) -> None:
-    """Print how far the campaign is, stage by stage; clusters that wait for the same thing have one line."""
+def print_fleet_status(status: FleetStatus, stream: TextIO | None = None, program: str = "upgrader") -> None:
+    """Print how far the campaign is, stage by stage; clusters that wait for the same thing have one line. `program` is
+    how the operator calls upgrader for this folder.
+    """
     out = console(stream)
     state = status.state
     if status.campaign is None:
-        out.print("no campaign yet: upgrader fleet plan, then upgrader fleet run")
+        out.print(f"no campaign yet: {program} fleet plan, then {program} fleet run")
         print_fleet(status.fleet, stream)
         return
     out.print(Text.assemble((state.campaign, "bold")), soft_wrap=True)
     if state.ended is not None:
         print_line(out, Text(f"ended {minute(state.ended)}"))
         if status.changed:
-            print_line(out, Text("its files have changed since: `upgrader fleet run` starts a new campaign"))
+            print_line(out, Text(f"its files have changed since: `{program} fleet run` starts a new campaign"))
     elif status.coordinator is None:
-        print_line(out, Text("not in progress: `upgrader fleet run` is not active", style="yellow"))
+        print_line(out, Text(f"not in progress: `{program} fleet run` is not active", style="yellow"))
     else:
         print_line(out, Text(f"run by {status.coordinator.holder} since {minute(status.coordinator.since)}"))
     if status.decision.stop and state.ended is None:
-        print_line(out, Text(f"no cluster begins: {status.decision.stop}", style="red"))
+        print_line(out, Text(f"no cluster begins: {status.decision.stop}{_way_out(status, program)}", style="red"))
     for stage in status.fleet.stages:
         out.print()
-        print_line(out, _stage_line(stage, status), 2)
+        print_line(out, _stage_line(stage, status, program), 2)
         for names in _groups(stage, status):
             each = status.state.clusters[names[0]]
             mark, style = MARKS[each.phase]
             count = f"{len(names)}  " if len(names) > 1 else ""
             print_line(out, Text.assemble("  ", (f"{mark} {each.phase}", style), f"  {count}{first_few(names)}"), 6)
             if said := _detail(names, status):
-                print_line(out, Text(f"      {said}", style="dim"), 6)
+                print_line(out, Text(f"      {with_program(said, ('fleet',), program)}", style="dim"), 6)
 
 
-def _stage_line(stage: Stage, status: FleetStatus) -> Text:
+def _way_out(status: FleetStatus, program: str) -> str:
+    """What lets clusters begin again, where the reason doesn't say it."""
+    if status.changed:
+        return f"; restore it, or start a new campaign: {program} fleet run --new"
+    return f"; to continue: {program} fleet resume" if status.state.paused is not None else ""
+
+
+def _stage_line(stage: Stage, status: FleetStatus, program: str) -> Text:
     members = [status.state.clusters[each.name] for each in status.fleet.members[stage.name]]
     done = sum(each.phase in ("succeeded", "skipped") or each.failed for each in members)
     line = Text.assemble((stage.name, "bold"), f"  {done} of {len(members)} done")
@@ -104,7 +114,7 @@ def _stage_line(stage: Stage, status: FleetStatus) -> Text:
     known = {*status.decision.waits, *(start.cluster for start in status.decision.starts)}
     held = all(each.phase == "waiting" and each.name not in known for each in members)
     if status.state.ended is None and wait is not None and (done == len(members) or wait.person or held):
-        line.append(f", {wait.said('waits')}{until(wait)}")
+        line.append(with_program(f", {wait.said('waits')}{until(wait)}", ("fleet",), program))
     return line
 
 

@@ -27,6 +27,7 @@ from upgrader.fleet.state import CampaignState
 from upgrader.fleet.use_cases import FleetStatus
 from upgrader.model.counted import counted
 from upgrader.ports import Clock
+from upgrader.ui.as_typed import with_program
 from upgrader.ui.fleet import MARKS, changed_lines, phase_lines
 from upgrader.ui.fleet_overview import Failures, Overview, Running, Soaking, StageCounts, one_line, overview
 from upgrader.ui.live_picture import live_picture, row, seconds_since
@@ -53,8 +54,8 @@ _BAR_COLUMNS = 60
 class CampaignDisplay:
     """Lines for what has changed since the last look."""
 
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self.say = say
+    def __init__(self, say: Callable[[str], None], program: str = "upgrader") -> None:
+        self.say, self._program = say, program
         self._seen: tuple[Decision | None, CampaignState | None] = (None, None)
 
     def __enter__(self) -> Self:
@@ -71,7 +72,8 @@ class CampaignDisplay:
 
     def _lines(self, decision: Decision, state: CampaignState) -> Sequence[str]:
         before, self._seen = self._seen, (decision, state)
-        return [*phase_lines(state, before[1]), *changed_lines(decision, before[0])]
+        lines = [*phase_lines(state, before[1]), *changed_lines(decision, before[0])]
+        return [with_program(line, ("fleet",), self._program) for line in lines]
 
 
 def campaign_display(of: Coordinator, stream: TextIO, say: Callable[[str], None], program: str) -> CampaignDisplay:
@@ -81,7 +83,7 @@ def campaign_display(of: Coordinator, stream: TextIO, say: Callable[[str], None]
     """
     plain = any(os.environ.get(name) for name in ("CI", "NO_COLOR"))
     if plain or not is_interactive(stream):
-        return CampaignDisplay(say)
+        return CampaignDisplay(say, program)
     return LiveCampaign(console(stream), of.fleet, of.campaign, of.clock, program)
 
 
@@ -91,8 +93,8 @@ class LiveCampaign(CampaignDisplay):
     """
 
     def __init__(self, out: Console, fleet: Fleet, campaign: Campaign, clock: Clock, program: str) -> None:
-        super().__init__(self._say)
-        self._console, self._clock, self._program = out, clock, program
+        super().__init__(self._say, program)
+        self._console, self._clock = out, clock
         self._fleet, self._campaign = fleet, campaign
         self._steps = RunSteps()
         self._overview: Overview | None = None

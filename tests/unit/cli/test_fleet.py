@@ -294,6 +294,44 @@ def ran(folder: Path, cluster: str, outcome: RunOutcome | None) -> None:
     journal.close()
 
 
+def test_folder_that_is_no_fleet_is_named_by_every_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without -C, the operator isn't told to begin a campaign there, and nothing is written."""
+    monkeypatch.delenv("UPGRADER_KUBECONFIG", raising=False)
+    reason = ["--reason", "fine"]
+    for arguments in (["run", "--yes"], ["run", "--continue"], ["pause"], ["skip", "a", *reason], ["retry", "a"]):
+        with pytest.raises(UsageError, match="is not a fleet folder: it has no fleet-inventory") as caught:
+            fleet(tmp_path, *arguments)
+        assert "-C DIR" in caught.value.remedy
+    assert not [*tmp_path.iterdir()]
+
+
+def test_next_command_can_be_copied(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It has the folder that was given, also where it is in a reason; so have the ways out of a pause and an edit."""
+    spec = FLEET.partition("  windows:")[0].replace("    soak", "    before: [{type: Approval}]\n    soak")
+    write_fleet(folder, spec)
+    monkeypatch.chdir(folder.parent)
+    program = f"upgrader -C {folder.name} fleet"
+
+    def typed(*arguments: str) -> str:
+        monkeypatch.setattr(sys, "argv", ["upgrader", "-C", folder.name, "fleet", *arguments])
+        with pytest.raises(SystemExit):
+            entry.main()
+        return " ".join("".join(capfd.readouterr()).split())
+
+    assert f"no campaign yet: {program} plan, then {program} run" in typed("status")
+    said = typed("run", "--yes")
+    assert said.count(f"{program} approve canary --reason TEXT") == 2 and "upgrader fleet" not in said
+    assert f"{program} approve canary --reason TEXT" in typed("status")
+    typed("approve", "canary", "--reason", "fine")
+    assert f"To continue: {program} resume, then {program} run" in typed("pause")
+    assert f"`{program} resume` ends the pause; then continue with `{program} run`" in typed("run")
+    assert f"to continue: {program} resume" in typed("status")
+    (folder / "fleet.yaml").write_text(f"{spec}# later\n")
+    assert f"restore it, or start a new campaign: {program} run --new" in typed("status")
+
+
 def test_interrupted_campaign_says_how_it_goes_on(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The commands of a cluster's run, which the fleet's folder can't answer, aren't shown."""
 

@@ -144,6 +144,23 @@ def test_wrong_inventory(tmp_path: Path, right: str, wrong: str, message: str, m
     assert message in caught.value.message
 
 
+@pytest.mark.parametrize(
+    ("right", "wrong", "remedy"),
+    [
+        (", uid: u3", "", "kubectl --kubeconfig clusters/NAME/kubeconfig get namespace kube-system"),
+        ("name: d", "name: e", "upgrader -C clusters/e init"),
+    ],
+)
+def test_what_a_cluster_lacks(
+    tmp_path: Path, right: str, wrong: str, remedy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command is named that shows, or writes, it."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError) as caught:
+        read(tmp_path, inventory=INVENTORY.replace(right, wrong, 1))
+    assert remedy in caught.value.remedy
+
+
 def test_all_faults_at_once(tmp_path: Path) -> None:
     """Faults of both files are told together, so that nobody finds them one by one."""
     fleet = FLEET.replace("label: region", "label: zone")
