@@ -11,10 +11,9 @@ import yaml
 from testkit.lab_cluster import OLD, TARGET
 from testkit.versions import OLDER, OLDER_TARGET
 from upgrader.model.api_lifecycle import newest_known
-from upgrader.model.version import KUBELET_MINORS, KubernetesVersion
+from upgrader.model.version import KUBELET_MINORS, OLDEST, KubernetesVersion
 from upgrader.preflight.flag_lifecycle import known_versions
 from upgrader.preflight.helm_client import SUPPORTED_MAJORS
-from upgrader.preflight.version_skew import OLDEST
 
 __all__ = ["render"]
 

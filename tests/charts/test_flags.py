@@ -10,8 +10,8 @@ from tests.charts.conftest import Render
 from tests.charts.test_kube_apiserver import ONE as APISERVER
 from tests.charts.test_kubernetes import VALUES as KUBERNETES
 from upgrader.contract.flags import arguments_in, command_line
+from upgrader.model.version import OLDEST
 from upgrader.preflight.flag_lifecycle import known_flags, known_versions
-from upgrader.preflight.version_skew import OLDEST
 
 WORKLOADS = [
     ("kube-apiserver", APISERVER, "Deployment", "kube-apiserver"),

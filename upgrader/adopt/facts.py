@@ -17,7 +17,7 @@ from upgrader.model.cluster import Cluster, Host
 from upgrader.model.config_text import read_config, read_first
 from upgrader.model.go_yaml import first_document
 from upgrader.model.kubeadm_config import certificates_folder
-from upgrader.model.version import KubernetesVersion
+from upgrader.model.version import OLDEST, KubernetesVersion
 from upgrader.ports import Hosts, Kind, Kube, KubeObject
 
 __all__ = [
@@ -119,7 +119,9 @@ class KubeadmFacts:
         """kubeadm's version of the control plane, such as `v1.36.3`, with a vendor's suffix. Raises Blocked."""
         text = str(self.configuration.get("kubernetesVersion") or "")
         try:
-            KubernetesVersion.parse(text)
+            version = KubernetesVersion.parse(text)
+            if version < OLDEST:
+                raise UsageError(f"{version} is older than v{OLDEST.major}.{OLDEST.minor}, which the charts require")
         except UsageError as error:
             raise Blocked(
                 f"ConfigMap {_SYSTEM}/kubeadm-config: kubernetesVersion: {error.message}; nothing was changed",
@@ -236,7 +238,7 @@ def _static_pods(hosts: Hosts, host: Host, folder: str) -> Mapping[str, StaticPo
         if content is not None:
             try:
                 found[component] = _static_pod(component, content)
-                lack = lacking(found[component].pod["spec"])
+                lack = lacking(found[component].pod)
             except (yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError) as error:
                 mark = getattr(error, "problem_mark", None)
                 raise _no_manifest(host, folder, component, f", line {mark.line + 1}" if mark else "") from error

@@ -14,6 +14,83 @@ from upgrader.model.version import KubernetesVersion
 
 __all__ = ["lacking", "unknown"]
 
+_POD = frozenset(
+    {
+        "activeDeadlineSeconds",
+        "affinity",
+        "automountServiceAccountToken",
+        "containers",
+        "dnsConfig",
+        "dnsPolicy",
+        "enableServiceLinks",
+        "ephemeralContainers",
+        "hostAliases",
+        "hostIPC",
+        "hostNetwork",
+        "hostPID",
+        "hostUsers",
+        "hostname",
+        "hostnameOverride",
+        "imagePullSecrets",
+        "initContainers",
+        "nodeName",
+        "nodeSelector",
+        "os",
+        "overhead",
+        "preemptionPolicy",
+        "priority",
+        "priorityClassName",
+        "readinessGates",
+        "resourceClaims",
+        "resources",
+        "restartPolicy",
+        "runtimeClassName",
+        "schedulerName",
+        "schedulingGates",
+        "schedulingGroup",
+        "securityContext",
+        "serviceAccount",
+        "serviceAccountName",
+        "setHostnameAsFQDN",
+        "shareProcessNamespace",
+        "subdomain",
+        "terminationGracePeriodSeconds",
+        "tolerations",
+        "topologySpreadConstraints",
+        "volumes",
+        "workloadRef",
+    }
+)
+_CONTAINER = frozenset(
+    {
+        "args",
+        "command",
+        "env",
+        "envFrom",
+        "image",
+        "imagePullPolicy",
+        "lifecycle",
+        "livenessProbe",
+        "name",
+        "ports",
+        "readinessProbe",
+        "resizePolicy",
+        "resources",
+        "restartPolicy",
+        "restartPolicyRules",
+        "securityContext",
+        "startupProbe",
+        "stdin",
+        "stdinOnce",
+        "terminationMessagePath",
+        "terminationMessagePolicy",
+        "tty",
+        "volumeDevices",
+        "volumeMounts",
+        "workingDir",
+    }
+)
+"""Of any supported version."""
 _MOUNT = frozenset(
     {
         "bindMountOptions",
@@ -71,11 +148,12 @@ _SINCE = {"bindMountOptions": 37, "emptyDir.mode": 37}
 """Those of them that came after the oldest supported version: the minor version 1.x."""
 
 
-def lacking(spec: Mapping[str, Any]) -> str:
-    """What a pod's spec lacks, in words; "" for nothing. Raises LookupError, TypeError or AttributeError for one that
-    is something else.
+def lacking(pod: Mapping[str, Any]) -> str:
+    """What a manifest lacks to be a pod, in words; "" for nothing. Raises LookupError, TypeError or AttributeError for
+    one that is something else.
     """
     names = set()
+    spec = pod["spec"]
     for volume in spec.get("volumes") or ():
         if not volume.get("name"):
             return "a volume has no `name`"
@@ -90,12 +168,15 @@ def lacking(spec: Mapping[str, Any]) -> str:
                 return f"the mount {name} has no `mountPath`"
             if name not in names:
                 return f"the mount {name} is of no volume"
+    for key, own in (("apiVersion", "v1"), ("kind", "Pod")):
+        if (found := pod.get(key)) != own:
+            return f"its `{key}` is {found}, not {own}" if found else f"it has no `{key}: {own}`"
     return ""
 
 
 def unknown(spec: Mapping[str, Any], container: Mapping[str, Any], image: str) -> Iterator[str]:
-    """What is wrong with each field that Kubernetes doesn't know, in the version of this image, of the volumes, the
-    mounts and the resources.
+    """What is wrong with each field that Kubernetes doesn't know, in the version of this image: of the pod and its
+    container, the volumes, the mounts and the resources.
     """
     minor = _minor(image)
     for name, where, known in _fields(spec, container):
@@ -108,6 +189,8 @@ def unknown(spec: Mapping[str, Any], container: Mapping[str, Any], image: str) -
 
 def _fields(spec: Mapping[str, Any], container: Mapping[str, Any]) -> Iterator[tuple[str, str, bool]]:
     """Each field's name, where it is, and whether any supported version knows it."""
+    yield from ((key, "", key in _POD) for key in sorted(spec))
+    yield from ((key, "", key in _CONTAINER) for key in sorted(container))
     for volume in spec.get("volumes") or ():
         where = f" in the volume {volume['name']}"
         yield from ((key, where, key in _VOLUME) for key in sorted(volume))

@@ -100,6 +100,8 @@ _PORTS = range(1, 2**16)
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
 """As all names of the components' flags are."""
 _ISSUER = "service-account-issuer"
+_SIGNING_KEY = "service-account-signing-key-file"
+_SIGNER = "service-account-signing-endpoint"
 _SYSTEM = "kube-system"
 _ELECTION = "leader-elect"
 _LEADERS = ("kube-controller-manager", "kube-scheduler")
@@ -193,16 +195,27 @@ def _check_listener(host: str, static: StaticPod) -> None:
 
 
 def _check_issuers(host: str, static: StaticPod) -> None:
-    """kube-apiserver v1.22 and later ends without one, with an empty one, and with the same one twice."""
+    """kube-apiserver v1.22 and later ends without one, with an empty one, and with the same one twice; and without a
+    key with which it signs, unless another program does that.
+    """
     given = static.flags.get(_ISSUER, ())
-    twice = [each for place, each in enumerate(given) if each in given[:place]]
-    wrong = f"no --{_ISSUER}" if not given else f"an empty --{_ISSUER}" if "" in given else ""
-    if wrong or twice:
+    twice = [f"--{_ISSUER}={each} twice" for place, each in enumerate(given) if each in given[:place]]
+    of_issuer = f"no --{_ISSUER}" if not given else f"an empty --{_ISSUER}" if "" in given else "".join(twice[:1])
+    signs = any(static.flags.get(name, ("",))[-1] for name in (_SIGNING_KEY, _SIGNER))
+    wrong = " and ".join(filter(None, (of_issuer, "" if signs else f"no --{_SIGNING_KEY}")))
+    if wrong:
+        issuer = (
+            f"Set --{_ISSUER} there, on every controller, once for each issuer, and the one that signs first. "
+            "kubeadm's is https://kubernetes.default.svc.cluster.local. Tokens of other issuers are invalid. "
+        )
+        key = (
+            f"Set --{_SIGNING_KEY} there, on every controller, to the private key that belongs to "
+            "--service-account-key-file; kubeadm's is /etc/kubernetes/pki/sa.key."
+        )
         raise Blocked(
-            f"{static.component}'s static pod on {host} has {wrong or f'--{_ISSUER}={twice[0]} twice'}: kube-apiserver "
-            "can't start with that; nothing was changed",
-            remedy=f"Set --{_ISSUER} there, on every controller, once for each issuer, and the one that signs first. "
-            "kubeadm's is https://kubernetes.default.svc.cluster.local. Tokens of other issuers are invalid.",
+            f"{static.component}'s static pod on {host} has {wrong}: kube-apiserver can't start with that; nothing was "
+            "changed",
+            remedy=((issuer if of_issuer else "") + ("" if signs else key)).strip(),
         )
 
 

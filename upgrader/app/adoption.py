@@ -34,7 +34,7 @@ from upgrader.model.finding import Finding
 from upgrader.model.health_before import HealthBefore
 from upgrader.model.run_kind import RunKind
 from upgrader.model.settings import BUILT_IN_CHARTS, OnFailure, ReleaseSettings, WorkloadGate
-from upgrader.model.version import KubernetesVersion
+from upgrader.model.version import OLDEST, KubernetesVersion
 from upgrader.pipeline import Pipeline
 from upgrader.ports import Kind
 from upgrader.preflight.all_checks import CHECKS, run_checks
@@ -162,6 +162,8 @@ def adoption(folder: Path, front_end: FrontEnd) -> Iterator[Adoption]:
     with locked_folder(folder):
         with front_end.busy(), open_session(folder) as opened:
             session = opened.telling(front_end.doing)
+            version = session.observe().server
+            _check_supported(version)
             session.doing("reading kubeadm's files on the controllers…")
             cluster, tools = session.cluster, session.tools
             servers = server_addresses(cluster.kubeconfig, cluster.context)
@@ -174,7 +176,6 @@ def adoption(folder: Path, front_end: FrontEnd) -> Iterator[Adoption]:
             facts = with_single_files(tools.hosts, facts, facts.certificates)
             addresses = node_addresses(tools.kube, cluster)
             kubeconfigs = leaders_kubeconfigs(tools.hosts, facts.controllers, addresses, kubernetes)
-            version = session.observe().server
             session.doing("rendering the charts, and comparing flags…")
             derived = derive_values(facts, addresses, own, tools.helm, charts_folder())
             api_server = derived.values["kube-apiserver"]
@@ -245,6 +246,18 @@ def _check_originals(session: Session) -> None:
             Originals(tools.kube, tools.hosts, session.cluster.controllers).read()
         except StepFailed as error:
             raise Blocked(f"{error.message}; nothing was changed", remedy=error.remedy) from error
+
+
+def _check_supported(version: KubernetesVersion) -> None:
+    """Before anything is read; Helm's error would be about the built-in charts. Raises Blocked."""
+    if version < OLDEST:
+        oldest = f"v{OLDEST.major}.{OLDEST.minor}"
+        raise Blocked(
+            f"the control plane runs Kubernetes {version}, and the charts require {oldest} or later; nothing was "
+            "changed",
+            remedy=f"Upgrade the cluster to {oldest} or later first, one minor version at a time, with kubeadm or the "
+            "tool that installed it. Then adopt it.",
+        )
 
 
 def _own_values(session: Session) -> Mapping[str, Mapping[str, Any]]:

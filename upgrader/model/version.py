@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from upgrader.errors import UsageError
 
-__all__ = ["KUBELET_MINORS", "KubernetesVersion"]
+__all__ = ["KUBELET_MINORS", "OLDEST", "KubernetesVersion"]
 
 KUBELET_MINORS = 3
 """How many minor versions a kubelet may be behind the API server."""
@@ -59,3 +59,7 @@ class KubernetesVersion:
     def minors_after(self, other: KubernetesVersion) -> int:
         """How many minor versions this one is ahead of `other`; negative when it is behind."""
         return (self.major - other.major) * 1000 + self.minor - other.minor
+
+
+OLDEST = KubernetesVersion(1, 32, 0)
+"""The oldest version that upgrader and its charts are made for, also of the controllers' kubelets."""

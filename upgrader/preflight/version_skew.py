@@ -8,14 +8,10 @@ from upgrader.gates.node_health import is_unreachable
 from upgrader.model.api_lifecycle import newest_known
 from upgrader.model.emulation import minor_text
 from upgrader.model.finding import Finding
-from upgrader.model.version import KUBELET_MINORS, KubernetesVersion
+from upgrader.model.version import KUBELET_MINORS, OLDEST, KubernetesVersion
 from upgrader.preflight.context import PreflightContext
 
-__all__ = ["OLDEST", "check_controller_kubelets", "check_target", "check_version"]
-
-OLDEST = KubernetesVersion(1, 32, 0)
-"""The oldest version that upgrader and its charts are made for, also of the controllers' kubelets."""
-
+__all__ = ["check_controller_kubelets", "check_target", "check_version"]
 
 def check_version(context: PreflightContext) -> Iterator[Finding]:
     """No downgrade, and no kubelet that is too old or too new for the target, or whose version isn't known."""

@@ -39,7 +39,7 @@ def static_pod(component: str, *more: str, **container: Any) -> StaticPod:
         "command": [component, *FLAGS[component], *more],
         **container,
     }
-    manifest = {"kind": "Pod", "metadata": {"name": component}, "spec": {"containers": [spec]}}
+    manifest = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": component}, "spec": {"containers": [spec]}}
     return StaticPod(component, yaml.safe_dump(manifest).encode(), flags_of(spec), spec["image"])
 
 

@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from testkit.fakes.hosts import FakeHosts
-from tests.unit.adopt.kubeadm_pods import FLAGS, kubeadm_facts, kubeadm_pod, volume
+from tests.unit.adopt.kubeadm_pods import FLAGS, PKI, kubeadm_facts, kubeadm_pod, volume
 from upgrader.adopt.client_addresses import ApiPod
-from upgrader.adopt.facts import MANIFESTS, read_controllers
+from upgrader.adopt.facts import MANIFESTS, StaticPod, read_controllers
 from upgrader.adopt.static_pod_parts import check_static_pods
 from upgrader.adopt.values import base_values
 from upgrader.adopt.volumes import extra_volumes, innermost_mount
@@ -37,6 +37,9 @@ _KMS = {"name": "kms-plugin", "image": "registry.example.org/kms:v1"}
         (b"spec: {CONTAINERS_AND [{mountPath: /x}]}]}", ": a mount has no `name`"),
         (b"spec: {volumes: [{name: x}], CONTAINERS_AND [{name: x}]}]}", ": the mount x has no `mountPath`"),
         (b"spec: {CONTAINERS_AND [{name: x, mountPath: /x}]}]}", ": the mount x is of no volume"),
+        (b"spec: {CONTAINERS}", ": it has no `apiVersion: v1`"),
+        (b"apiVersion: 1\nkind: Pod\nspec: {CONTAINERS}", ": its `apiVersion` is 1, not v1"),
+        (b"apiVersion: v1\nkind: pod\nspec: {CONTAINERS}", ": its `kind` is pod, not Pod"),
     ],
 )
 def test_a_manifest_that_is_none(tmp_path: Path, content: bytes, where: str) -> None:
@@ -249,6 +252,48 @@ def test_an_issuer_with_which_kube_apiserver_does_not_start(issuers: tuple[str, 
     assert "nothing was changed" in caught.value.message and f"--{_ISSUER}" in caught.value.remedy
 
 
+_SIGNING_KEY = "service-account-signing-key-file"
+
+
+@pytest.mark.parametrize("given", [(), ("",)])
+def test_no_key_with_which_kube_apiserver_could_sign(given: tuple[str, ...]) -> None:
+    """It ends without one, as without an issuer: advice about the issuer alone would leave it so."""
+    flags = [f"--{name}={value}" for name, value in FLAGS["kube-apiserver"].items() if name != _SIGNING_KEY]
+    keys = [f"--{_SIGNING_KEY}={each}" for each in given]
+    pod = kubeadm_pod("kube-apiserver", container={"command": ["kube-apiserver", *flags, *keys]})
+    with pytest.raises(Blocked, match=f"static pod on controller-1 has no --{_SIGNING_KEY}: ") as caught:
+        check_static_pods(kubeadm_facts(pod).controllers)
+    assert f"{PKI}/sa.key" in caught.value.remedy
+    neither = [each for each in flags if f"--{_ISSUER}=" not in each]
+    pod = kubeadm_pod("kube-apiserver", container={"command": ["kube-apiserver", *neither, *keys]})
+    with pytest.raises(Blocked, match=f"no --{_ISSUER} and no --{_SIGNING_KEY}: ") as caught:
+        check_static_pods(kubeadm_facts(pod).controllers)
+    assert f"--{_ISSUER}" in caught.value.remedy and f"--{_SIGNING_KEY}" in caught.value.remedy
+
+
+def test_a_program_that_signs_tokens_needs_no_key() -> None:
+    """kube-apiserver refuses a key beside it."""
+    flags = [f"--{name}={value}" for name, value in FLAGS["kube-apiserver"].items() if name != _SIGNING_KEY]
+    signer = "--service-account-signing-endpoint=/run/signer.sock"
+    pod = kubeadm_pod("kube-apiserver", container={"command": ["kube-apiserver", *flags, signer]})
+    check_static_pods(kubeadm_facts(pod).controllers)
+
+
+@pytest.mark.parametrize(
+    ("pod", "field"),
+    [
+        (kubeadm_pod("kube-controller-manager", container={"commad": ["kube-controller-manager"]}), "commad"),
+        (kubeadm_pod("kube-scheduler", spec={"hostnetwork": True}), "hostnetwork"),
+    ],
+    ids=["of the container", "of the pod"],
+)
+def test_a_misspelt_field_is_not_said_to_be_lost(pod: StaticPod, field: str) -> None:
+    """The kubelet ignores it, so the chart's pod lacks nothing: its name is to be corrected."""
+    with pytest.raises(Blocked, match=f"has `{field}`, a field that Kubernetes doesn't have: ") as caught:
+        check_static_pods(kubeadm_facts(pod).controllers)
+    assert "would be lost" not in caught.value.message and "Correct its name" in caught.value.remedy
+
+
 @pytest.mark.parametrize("component", FLAGS)
 @pytest.mark.parametrize("name", ["featureGates", "log.level", "Authorization.Mode"])
 def test_a_flag_by_a_name_that_no_component_has(component: str, name: str) -> None:
@@ -343,7 +388,8 @@ def test_flags_of_another_form(words: list[str]) -> None:
 @pytest.mark.parametrize("folder", ["/usr/local/bin/", "/usr/bin/", "/sbin/", ""])
 def test_a_program_in_a_folder_of_path_is_found(folder: str) -> None:
     """The chart starts it by its name."""
-    pod = kubeadm_pod("kube-apiserver", container={"command": [f"{folder}kube-apiserver", f"--{_ISSUER}=x"]})
+    flags = [f"--{_ISSUER}=x", f"--{_SIGNING_KEY}=/x"]
+    pod = kubeadm_pod("kube-apiserver", container={"command": [f"{folder}kube-apiserver", *flags]})
     check_static_pods(kubeadm_facts(pod).controllers)
 
 

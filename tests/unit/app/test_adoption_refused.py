@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from upgrader.app import adoption, new_controllers
 from upgrader.app.front_end import FrontEnd
 from upgrader.errors import Blocked
 from upgrader.model.cluster import Host
+from upgrader.model.version import KubernetesVersion
 from upgrader.ports import CommandResult
 
 _BOTH = pytest.mark.parametrize("joined", [False, True], ids=["the first adoption", "a controller that joined"])
@@ -37,6 +39,31 @@ def test_a_copy_of_a_manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, j
         place.hosts.files[LAST, f"{MANIFESTS}/{name}.yaml"] = kubeadm_pod(name).manifest
     with pytest.raises(Blocked, match=f"{LAST}: {_COPY} is a second manifest of kube-apiserver"):
         (place.adoption() if joined else adoption.adoption(place.folder, FrontEnd())).__enter__()
+
+
+@pytest.mark.parametrize("version", [KubernetesVersion(1, 31, 4), KubernetesVersion(1, 22, 17)])
+def test_a_cluster_older_than_the_charts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: KubernetesVersion
+) -> None:
+    """Before its files are read, as an error about them, or Helm's about the built-in charts, would help nobody."""
+    place = healthy_place(tmp_path, monkeypatch, adoption)
+    place.run_version(version)
+    with pytest.raises(Blocked, match=f"the control plane runs Kubernetes {version}, and") as caught:
+        adoption.adoption(place.folder, FrontEnd()).__enter__()
+    assert "v1.32" in caught.value.message and "kubeadm" in caught.value.remedy
+
+
+def test_a_configuration_older_than_the_charts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The control plane was upgraded by other means than kubeadm: its ConfigMap has the version of years ago."""
+    place = healthy_place(tmp_path, monkeypatch, adoption)
+    for name in FLAGS:
+        place.hosts.files[LAST, f"{MANIFESTS}/{name}.yaml"] = kubeadm_pod(name).manifest
+    known = kubeadm_facts()
+    old = replace(known, configuration={**known.configuration, "kubernetesVersion": "v1.22.17"})
+    monkeypatch.setattr(adoption, "read_facts", lambda *_: old)
+    with pytest.raises(Blocked, match=r"kubeadm-config: kubernetesVersion: v1\.22\.17 is older than v1\.32") as caught:
+        adoption.adoption(place.folder, FrontEnd()).__enter__()
+    assert "kubectl -n kube-system edit configmap kubeadm-config" in caught.value.remedy
 
 
 @_BOTH
