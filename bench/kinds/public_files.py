@@ -45,8 +45,8 @@ ended in a traceback, an undo was refused after what adopt itself had advised, a
 an error was about the chart's values instead of the flag, and etcd's manifest without flags was said to be gone. Files
 from before v1.22 were tried as they are, and with an issuer.
 
-From Ebenneil/k8 on, they are a seventh set, which another reader chose and tried on the same day. Four of its faults
-were found at first, and each has a test: Helm's error about the version, advice about the issuer without its key, an
+From Ebenneil/k8 on, they are a seventh set, which another reader chose and tried on the same day. Four kinds of faults
+were found at first, and each has a test: Helm's error about the version, advice on the issuer without its key, an
 `apiVersion` that the kubelet refuses, and a misspelt field that was said to be lost. One file is etcd's: not tried.
 """
 
