@@ -98,7 +98,7 @@ def test_credentials_of_a_webhook_are_files(render: Render) -> None:
 
 @pytest.mark.parametrize("name", ["2026", "1e3", "null", "true"])
 def test_names_that_yaml_takes_for_other_values_stay_names(render: Render, name: str) -> None:
-    """A Secret and a ServiceAccount may have them; with `null`, the pod would have had no Secret, or another account."""
+    """A Secret and a ServiceAccount may have them; with `null`, the pod had no Secret, or another account."""
     values = {"image": f"r/i@sha256:{'0' * 64}", "volume": {"persistentVolumeClaim": {"claimName": "fleet"}}}
     found = render("fleet", {**VALUES, "coordinator": {**values, "secret": name, "serviceAccount": name}}, "ops")
     pod = found.get("Deployment", "fleet-coordinator")["spec"]["template"]["spec"]
