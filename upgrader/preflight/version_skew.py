@@ -13,6 +13,7 @@ from upgrader.preflight.context import PreflightContext
 
 __all__ = ["check_controller_kubelets", "check_target", "check_version"]
 
+
 def check_version(context: PreflightContext) -> Iterator[Finding]:
     """No downgrade, and no kubelet that is too old or too new for the target, or whose version isn't known."""
     server, target = context.observed.server, context.target
