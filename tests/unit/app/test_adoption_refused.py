@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -47,7 +48,7 @@ def test_a_cluster_older_than_the_charts(
 ) -> None:
     """Before its files are read, as an error about them, or Helm's about the built-in charts, would help nobody."""
     place = healthy_place(tmp_path, monkeypatch, adoption)
-    place.run_version(version)
+    place.kube.raw_answers["/version"] = json.dumps({"gitVersion": str(version)})
     with pytest.raises(Blocked, match=f"the control plane runs Kubernetes {version}, and") as caught:
         adoption.adoption(place.folder, FrontEnd()).__enter__()
     assert "v1.32" in caught.value.message and "kubeadm" in caught.value.remedy
@@ -61,6 +62,8 @@ def test_a_configuration_older_than_the_charts(tmp_path: Path, monkeypatch: pyte
     known = kubeadm_facts()
     old = replace(known, configuration={**known.configuration, "kubernetesVersion": "v1.22.17"})
     monkeypatch.setattr(adoption, "read_facts", lambda *_: old)
+    monkeypatch.setattr(adoption, "with_single_files", lambda *_: old)
+    monkeypatch.setattr(adoption, "node_addresses", lambda *_: ("10.0.0.1",))
     with pytest.raises(Blocked, match=r"kubeadm-config: kubernetesVersion: v1\.22\.17 is older than v1\.32") as caught:
         adoption.adoption(place.folder, FrontEnd()).__enter__()
     assert "kubectl -n kube-system edit configmap kubeadm-config" in caught.value.remedy

@@ -307,7 +307,7 @@ def test_picture_that_fails_between_two_looks(
 
         failed = threading.Event()
         monkeypatch.setattr(RunSteps, "doing", fail)
-        assert failed.wait(60)
+        assert failed.wait(stretched(60))
         with display._live._lock:  # the one that redraws has let go of it
             pass
         display.look(decision, state)
