@@ -106,7 +106,8 @@ class LabFleet:
         campaign["spec"] |= {**spec, "jobs": {**campaign["spec"]["jobs"], "kubeconfig": "/etc/fleet/hub.kubeconfig"}}
         file.write_text(yaml.safe_dump(campaign, sort_keys=False))
         place = str(self.folder)
-        packed = subprocess.run(f"cd {place} && tar -ch ./*", shell=True, capture_output=True, check=True)
+        hidden = shlex.join(f"./{each.folder.relative_to(self.folder)}" for each in self.clusters.values())
+        packed = subprocess.run(f"cd {place} && tar -ch ./* {hidden}", shell=True, capture_output=True, check=True)
         file.write_text(before)
         lab.run(_WORKER, f"install -d -o 1000 -g 1000 {place}")
         values = yaml.safe_load((self.folder / "values.yaml").read_text())
