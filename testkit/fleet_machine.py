@@ -235,9 +235,9 @@ def inputs(machine: Machine, name: str) -> Inputs:
     return inputs_of(machine.folder, machine.folder / "clusters" / name, fleet.commands, {})
 
 
-def begun(machine: Machine) -> Campaign:
+def begun(machine: Machine, *, changes: str = "") -> Campaign:
     fleet = read_fleet(machine.folder, machine.clock.now())
-    approved = tuple(ClusterInputs(each.name, str(inputs(machine, each.name))) for each in fleet.clusters)
+    approved = tuple(ClusterInputs(each.name, str(inputs(machine, each.name)), changes) for each in fleet.clusters)
     (machine.folder / "runs").mkdir()
     name = "20260101T000000-fleet-v1.37.1"
     campaign, journal = begin(

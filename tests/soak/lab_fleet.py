@@ -65,11 +65,22 @@ class LabFleet:
     release: FleetRelease
 
     def run(self, *arguments: str, timeout_seconds: float = 1500.0) -> Ended:
-        """Run `upgrader fleet run --executor jobs`, installed from the wheel, to its end."""
-        words = ["-C", str(self.folder), "fleet", "run", "--executor", "jobs", "--yes", *arguments]
+        """Run `upgrader fleet run --executor jobs` to its end."""
+        return self._ended(["run", "--executor", "jobs", "--yes", *arguments], timeout_seconds)
+
+    def plan(self) -> Path:
+        """Save its plan, which is as it was if nothing changes."""
+        path = self.folder / "fleet.plan"
+        ended = self._ended(["plan", "--out", str(path)], 300.0)
+        assert ended.exit_code == 0, ended
+        return path
+
+    def _ended(self, arguments: Sequence[str], timeout_seconds: float) -> Ended:
+        """Of `upgrader fleet`, installed from the wheel."""
+        words = ["-C", str(self.folder), "fleet", *arguments]
         environ = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         begun = time.monotonic()
-        with waiting("fleet run"):
+        with waiting(f"fleet {arguments[0]}"):
             done = subprocess.run(
                 [self.release.program, *words],
                 env=environ,

@@ -31,11 +31,13 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabFleet]:
 
 
 def test_each_cluster_is_upgraded_by_a_job(fleet: LabFleet, record_property: Record) -> None:
-    """One campaign: the canary, a soak of its own requests, then production. Each is upgraded by the only pod of one
-    Job, which connects to nothing but its cluster's API and SSH; no request fails, and no Secret is left.
+    """One campaign, of a saved plan: the canary, a soak of its own requests, then production. Each is upgraded by the
+    only pod of one Job, which connects to nothing but its cluster's API and SSH; no request fails, and no Secret is
+    left. What was planned for production before the canary's run is what its own run does.
     """
+    plan = fleet.plan()
     with fleet.clients() as clients:
-        ended = fleet.run()
+        ended = fleet.run("--plan", str(plan))
         seen = nothing_failed(clients)
     assert ended.exit_code == 0, ended
     for name, cluster in fleet.clusters.items():

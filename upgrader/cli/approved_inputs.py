@@ -17,9 +17,16 @@ from upgrader.config.copied_folder import COPIES
 from upgrader.errors import Blocked, Interrupted
 
 if TYPE_CHECKING:
-    from upgrader.app.upgrade import ProposedUpgrade
+    from upgrader.app.upgrade import CheckedPlan, ProposedUpgrade
 
-__all__ = ["campaign_options", "read_copies", "refuse_late", "refuse_unapproved", "with_approved_inputs"]
+__all__ = [
+    "campaign_options",
+    "read_copies",
+    "refuse_late",
+    "refuse_other_changes",
+    "refuse_unapproved",
+    "with_approved_inputs",
+]
 
 _OPTIONS = (
     click.option(
@@ -51,6 +58,13 @@ _OPTIONS = (
         default="",
         hidden=True,
         help="The fleet's campaign that begins the run, for its journal.",
+    ),
+    click.option(
+        "--approved-changes",
+        "changes",
+        metavar="DIGEST",
+        hidden=True,
+        help="Refuse a plan that changes something else than the saved one that a fleet's campaign approved.",
     ),
     click.option(
         "--after",
@@ -86,13 +100,19 @@ def read_copies(folder: Path, copies: Path | None, approved: str | None) -> None
 
 @contextmanager
 def with_approved_inputs(
-    folder: Path, approved: str | None, proposed: AbstractContextManager[ProposedUpgrade], campaign: str = ""
+    folder: Path,
+    approved: str | None,
+    proposed: AbstractContextManager[ProposedUpgrade],
+    campaign: str = "",
+    changes: str | None = None,
 ) -> Iterator[ProposedUpgrade]:
     """A proposed upgrade, all of whose files have been read, for a `campaign` ("": none). Raises Blocked, as
-    `refuse_unapproved`.
+    `refuse_unapproved` and `refuse_other_changes`.
     """
     with proposed as found:
         refuse_unapproved(folder, approved)
+        if changes is not None:
+            refuse_other_changes(found.checked, changes)
         yield replace(found, campaign=campaign) if campaign else found
 
 
@@ -107,6 +127,19 @@ def refuse_unapproved(folder: Path, approved: str | None) -> None:
     copies = os.environ.get(COPIES)
     if folder_digest(folder.absolute(), Path(copies) if copies else None) != approved:
         raise _changed()
+
+
+def refuse_other_changes(checked: CheckedPlan, approved: str) -> None:
+    """Raises Blocked where a plan has something to do, and changes something else than the one that a fleet's campaign
+    has approved (its `changes_digest`).
+    """
+    if checked.document.to_do and checked.plan.changes_digest != approved:
+        raise Blocked(
+            "the cluster has changed since its plan was saved and approved: a run would change something else; nothing "
+            "was changed",
+            remedy="Review its plan: upgrader plan, with `-C` and the cluster folder. To approve it: upgrader fleet "
+            "approve --changes CLUSTER --reason TEXT (prints the digest). Then: upgrader fleet retry CLUSTER",
+        )
 
 
 def refuse_late(begin_by: datetime) -> None:

@@ -7,7 +7,13 @@ from pathlib import Path
 
 import click
 
-from upgrader.cli.approved_inputs import campaign_options, read_copies, refuse_late, refuse_unapproved
+from upgrader.cli.approved_inputs import (
+    campaign_options,
+    read_copies,
+    refuse_late,
+    refuse_other_changes,
+    refuse_unapproved,
+)
 from upgrader.cli.command_line import EVENTS, TAKE_OVER, VERSION, YES, front_end
 from upgrader.cli.notices import say
 from upgrader.cli.questions import start
@@ -39,6 +45,7 @@ def finalize(
     copies: Path | None,
     begin_by: datetime | None,
     campaign: str,
+    changes: str | None,
     after: str | None,
     yes: bool,
     take_over: bool,
@@ -70,6 +77,8 @@ def finalize(
             return
         if begin_by is not None and not (resume and proposed.continues):
             refuse_late(begin_by)
+        if changes is not None:
+            refuse_other_changes(proposed.checked, changes)
         print_plan(proposed.checked.document, diff=False)
         proposed.checked.refuse_if_blocked()
         old = minor_text(proposed.emulated) if proposed.emulated else "the old minor"

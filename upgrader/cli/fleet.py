@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from functools import partial
 from pathlib import Path
@@ -68,13 +69,20 @@ def init(folder: Path, target: KubernetesVersion, commands: tuple[str, ...], yes
     is_flag=True,
     help="Also run credential plugins (`exec` in a kubeconfig) whose arguments no campaign has approved.",
 )
+@click.option(
+    "--out",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Save the plans for `upgrader fleet run --plan FILE`, valid for 24 hours; the file has no secret values.",
+)
 @click.pass_obj
-def plan(folder: Path, allow_exec: bool) -> None:
+def plan(folder: Path, allow_exec: bool, out: Path | None) -> None:
     """Plan every cluster, and group clusters with equal plans. Changes nothing.
 
     Also shows what each later stage tries for the first time, as no cluster of an earlier stage has it: labels,
     findings, steps, images; the number of nodes, their operating systems, architectures, container runtimes and
-    kubelets; CNI plugins and modes of kube-proxy. During a campaign, names waiting clusters that would fail for the
+    kubelets; CNI plugins and modes of kube-proxy. Names clusters without a rehearsal, and windows that are too short
+    for runs that take as long as earlier ones. During a campaign, names waiting clusters that would fail for the
     same cause as others did.
 
     Exit codes: 0 every cluster can be upgraded, 2 wrong usage or files, 3 a check blocks a cluster, or a cluster can't
@@ -84,18 +92,33 @@ def plan(folder: Path, allow_exec: bool) -> None:
 
     from upgrader.app.finalize import plan_finalize
     from upgrader.app.upgrade import plan_upgrade
+    from upgrader.fleet.campaigns import fleet_files
     from upgrader.fleet.clusters import ask_traits
-    from upgrader.fleet.plans import PlannedCluster, plan_fleet, shared_causes
+    from upgrader.fleet.plans import NOTHING, PlannedCluster, plan_fleet, shared_causes
+    from upgrader.fleet.saved_plans import refuse_plan_file
     from upgrader.fleet.use_cases import (
         approved_kubeconfigs,
+        clusters_without_room,
         newest_state,
+        planned_inputs,
         planning_kubeconfig,
         proposed_fleet,
-        shown_digest,
+        save_plan,
     )
-    from upgrader.ui.fleet import print_classes, print_fleet, print_new_traits, print_shared, print_unrehearsed
+    from upgrader.ui.as_typed import program
+    from upgrader.ui.fleet import (
+        print_classes,
+        print_fleet,
+        print_new_traits,
+        print_shared,
+        print_unrehearsed,
+        print_without_room,
+    )
 
+    files = fleet_files(folder) if out is not None else {}
     proposed = proposed_fleet(folder)
+    if out is not None:
+        refuse_plan_file(out, proposed)
     approved = None if allow_exec else approved_kubeconfigs(folder, proposed)
 
     def planned_one(each: Path, target: KubernetesVersion) -> PlannedCluster:
@@ -104,15 +127,21 @@ def plan(folder: Path, allow_exec: bool) -> None:
                 checked = plan_finalize(each, target, kubeconfig)
             else:
                 checked = plan_upgrade(each, target, kubeconfig=kubeconfig)
-            return PlannedCluster(checked.document if checked else None, ask_traits(kubeconfig))
+            changes = checked.plan.changes_digest if checked else NOTHING
+            return PlannedCluster(checked.document if checked else None, ask_traits(kubeconfig), changes)
 
-    planned = plan_fleet(proposed, planned_one, shown.doing, partial(shown_digest, folder, proposed))
+    planned = plan_fleet(proposed, planned_one, shown.doing, partial(planned_inputs, folder, proposed))
     shown.doing("")
     print_fleet(proposed, sys.stdout)
     print_classes(planned.classes, sys.stdout)
     print_new_traits(planned.new, sys.stdout)
     print_unrehearsed(planned.unrehearsed, proposed, sys.stdout)
+    print_without_room(clusters_without_room(folder, proposed, planned), sys.stdout)
     print_shared(shared_causes(planned, newest_state(folder)), sys.stdout)
+    if out is not None:
+        saved = save_plan(out, proposed, planned, files)
+        say(f"Plan saved: {out}, digest {saved.digest}, valid until {saved.expires:%Y-%m-%d %H:%M}Z.")
+        say(f"To start it: {program(folder)} fleet run --plan {shlex.quote(str(out))}")
     blocked = [name for each in planned.classes if each.blocked for name in each.clusters]
     if blocked:
         from upgrader.model.first_few import first_few
@@ -132,32 +161,55 @@ def plan(folder: Path, allow_exec: bool) -> None:
     help="Where the runs of a new campaign run: as processes on this machine (`local`, the default), or as Jobs on the "
     "management cluster that fleet.yaml names (`jobs`).",
 )
+@click.option(
+    "--plan",
+    "plan_file",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Start a campaign with the plan that `upgrader fleet plan --out FILE` saved, or refuse if anything has "
+    "changed. A cluster whose plan has changed by the time of its run is blocked.",
+)
 @YES
 @click.pass_obj
-def run(folder: Path, anew: bool, only_continue: bool, executor: ExecutorName | None, yes: bool) -> None:
+def run(
+    folder: Path,
+    anew: bool,
+    only_continue: bool,
+    executor: ExecutorName | None,
+    plan_file: Path | None,
+    yes: bool,
+) -> None:
     """Start a campaign, or continue the newest one.
 
     Each cluster is upgraded by `upgrader run`, which continues if this command is interrupted or killed: run the same
     command again. Ends when all stages are done, or when nothing can continue without an operator.
 
-    Exit codes: 0 done, and no cluster has failed, 2 wrong usage or files, 3 waits for an operator, or clusters are
-    blocked, 4 clusters were rolled back, 5 a cluster requires manual action, 6 another `fleet run` is active, 130
-    interrupted. Failures within `maxFailures` don't stop the campaign, but determine the exit code.
+    Exit codes: 0 done, and no cluster has failed, 2 wrong usage or files, 3 waits for an operator, clusters are
+    blocked, or a saved plan is outdated, 4 clusters were rolled back, 5 a cluster requires manual action, 6 another
+    `fleet run` is active, 130 interrupted. Failures within `maxFailures` don't stop the campaign, but determine the
+    exit code.
     """
     if anew and only_continue:
         raise UsageError("--new and --continue can't be combined", remedy="Use only one of them.")
+    if plan_file is not None and only_continue:
+        raise UsageError("--plan and --continue can't be combined: a plan starts a campaign")
     shown = front_end()  # before the imports, which take seconds
 
     from upgrader.fleet.reports.publishing import publishing
+    from upgrader.fleet.saved_plans import read_fleet_plan
     from upgrader.fleet.use_cases import open_campaign, refuse_unfinished
     from upgrader.model.first_few import first_few
     from upgrader.ui.as_typed import program
     from upgrader.ui.fleet import print_fleet
     from upgrader.ui.fleet_display import campaign_display
 
+    saved = read_fleet_plan(plan_file) if plan_file is not None else None
+
     def ask(proposed: Fleet, another: bool) -> None:
         shown.doing("")
         print_fleet(proposed)
+        if saved is not None:
+            say(f"With the plan {saved.path}, digest {saved.digest}.")
         if another:
             say("The newest campaign isn't done, and stays as it is.")
         confirm("Start this campaign?", yes=yes)
@@ -167,7 +219,7 @@ def run(folder: Path, anew: bool, only_continue: bool, executor: ExecutorName | 
         publisher.look(decision, state)
 
     with (
-        open_campaign(folder, ask, anew=anew, begins=not only_continue, executor=executor) as coordinator,
+        open_campaign(folder, ask, anew=anew, begins=not only_continue, executor=executor, plan=saved) as coordinator,
         campaign_display(coordinator, sys.stderr, say, program(folder)) as display,
         publishing(coordinator, display.say) as publisher,
     ):

@@ -101,6 +101,7 @@ def run(
     copies: Path | None,
     begin_by: datetime | None,
     campaign: str,
+    changes: str | None,
     after: str | None,
     yes: bool,
     take_over: bool,
@@ -185,7 +186,8 @@ def run(
             bundled_in=bundle_file,
             anew=anew,
         )
-        return with_approved_inputs(folder, approved, proposed, campaign)
+        # What later minors change is known only once the one before them is reached.
+        return with_approved_inputs(folder, approved, proposed, campaign, None if operator.started else changes)
 
     run_hops(propose, operator, max_hops)
     for finding in operator.left_out:

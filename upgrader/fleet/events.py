@@ -74,6 +74,8 @@ class ClusterInputs:
 
     cluster: str
     digest: str
+    changes: str = ""
+    """The `changes_digest` of the plan that was saved and approved; "": none was."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,8 @@ class CampaignStarted:
     executor: ExecutorName = "local"
     hub: str = ""
     """The UID of the management cluster's namespace kube-system; "" without one."""
+    plan: str = ""
+    """The digest of the saved plan; "" without one."""
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +13,30 @@ from upgrader.app.event_lines import error_form
 from upgrader.app.plan_refusal import plan_refusal
 from upgrader.errors import UpgraderError
 from upgrader.fleet.causes import cause_of, without_identity
+from upgrader.fleet.decide import needed_seconds
+from upgrader.fleet.inputs import Inputs
 from upgrader.fleet.model import Fleet, FleetCluster
 from upgrader.fleet.state import CampaignState
 from upgrader.fleet.traits import NewTrait, new_traits, traits_of
+from upgrader.fleet.windows import next_opening
 from upgrader.model.json_values import masked_copy, to_json
 from upgrader.model.redaction.known_secrets import KNOWN
 from upgrader.model.version import KubernetesVersion
 from upgrader.steps.plan_document import PlanDocument
 
-__all__ = ["FleetPlan", "PlanClass", "PlannedCluster", "SharedCause", "plan_fleet", "shared_causes"]
+__all__ = [
+    "FleetPlan",
+    "NoRoom",
+    "PlanClass",
+    "PlannedCluster",
+    "SharedCause",
+    "plan_fleet",
+    "shared_causes",
+    "without_room",
+]
+
+NOTHING = "nothing"
+"""In place of a digest, where nothing is to be done."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +47,8 @@ class PlannedCluster:
     """None: nothing is to be done."""
     traits: tuple[str, ...] = ()
     """As of `cluster_traits`."""
+    changes: str = NOTHING
+    """The plan's `changes_digest`."""
 
 
 Planner = Callable[[Path, KubernetesVersion], PlannedCluster]
@@ -38,8 +56,8 @@ Planner = Callable[[Path, KubernetesVersion], PlannedCluster]
 _NO_REHEARSAL = ("rehearsal.missing", "rehearsal.damaged", "rehearsal.stale", "rehearsal.old")
 
 
-def _unknown(_: FleetCluster) -> str:
-    return ""
+def _unknown(_: FleetCluster) -> Inputs | None:
+    return None
 
 
 @dataclass(frozen=True)
@@ -73,6 +91,17 @@ class FleetPlan:
     """Clusters whose folder demands a rehearsal that was not made, or asks for one."""
     causes: Mapping[str, str] = field(default_factory=dict)
     """Why a cluster's run would be blocked now, by its name; a run that is has this cause in the campaign's journal."""
+    inputs: Mapping[str, Inputs] = field(default_factory=dict)
+    """What each cluster was planned from, by its name; not of one whose folder can't be read."""
+    changes: Mapping[str, str] = field(default_factory=dict)
+    """As of `PlannedCluster`, by the cluster's name; not of one that can't be planned."""
+    run_seconds: Mapping[str, float] = field(default_factory=dict)
+    """How long each cluster's run would take, as far as earlier runs of its folder tell, by its name."""
+
+    @property
+    def unplanned(self) -> tuple[str, ...]:
+        """The clusters that can't be planned."""
+        return tuple(name for each in self.classes if each.problem for name in each.clusters)
 
 
 @dataclass(frozen=True)
@@ -95,25 +124,55 @@ def shared_causes(planned: FleetPlan, state: CampaignState) -> tuple[SharedCause
     return tuple(found)
 
 
+@dataclass(frozen=True)
+class NoRoom:
+    """Clusters whose windows and exclusions leave no time for a run of this length and its rollback."""
+
+    clusters: tuple[str, ...]
+    needed_seconds: float
+
+
+def without_room(fleet: Fleet, planned: FleetPlan, state: CampaignState, now: datetime) -> tuple[NoRoom, ...]:
+    """Which clusters' windows are too short for what earlier runs took: those of the campaign, of which that is all it
+    will wait for, and those of the cluster's own folder.
+    """
+    least = needed_seconds(fleet, state)
+    found: dict[float, list[str]] = {}
+    for cluster in fleet.clusters:
+        needed = max(least, 2 * planned.run_seconds.get(cluster.name, 0.0))
+        if next_opening(cluster.labels, fleet.windows, fleet.exclusions, now, needed) is None:
+            found.setdefault(needed, []).append(cluster.name)
+    return tuple(NoRoom(tuple(names), needed) for needed, names in sorted(found.items()))
+
+
 def plan_fleet(
-    fleet: Fleet, plan: Planner, doing: Callable[[str], None], digest: Callable[[FleetCluster], str] = _unknown
+    fleet: Fleet,
+    plan: Planner,
+    doing: Callable[[str], None],
+    read_inputs: Callable[[FleetCluster], Inputs | None] = _unknown,
 ) -> FleetPlan:
     """Plan every cluster, one after the other, and change nothing.
 
-    `doing` is told which cluster is being planned. `digest` is of a cluster's folder before that; "" if it is unknown.
+    `doing` is told which cluster is being planned. `read_inputs` is of a cluster's folder before that; None if they
+    can't be read.
     """
     found: dict[str, list[tuple[FleetCluster, PlanDocument | None, str]]] = {}
     traits: dict[str, tuple[str, ...]] = {}
-    digests: dict[str, str] = {}
+    inputs: dict[str, Inputs] = {}
+    changes: dict[str, str] = {}
+    run_seconds: dict[str, float] = {}
     unrehearsed: list[str] = []
     causes: dict[str, str] = {}
     for number, cluster in enumerate(fleet.clusters, 1):
         doing(f"planning {cluster.name} ({number} of {len(fleet.clusters)})…")
         document, problem = None, ""
-        digests[cluster.name] = digest(cluster)
+        if (found_inputs := read_inputs(cluster)) is not None:
+            inputs[cluster.name] = found_inputs
         try:
             planned = _planned(plan, cluster, fleet.target)
             document = planned.document
+            changes[cluster.name] = planned.changes
+            run_seconds[cluster.name] = _usual_seconds(document)
             key = json.dumps(_shape(document), sort_keys=True) if document else ""
             unrehearsed += [cluster.name] * bool(document and _lacks_rehearsal(document))
             traits[cluster.name] = traits_of(fleet, cluster, document, planned.traits)
@@ -124,8 +183,14 @@ def plan_fleet(
             causes[cluster.name] = _cause(error, cluster)
             key = cause_of("", problem, cluster.name)
         found.setdefault(without_identity(key, cluster.name), []).append((cluster, document, problem))
-    classes = sorted(_classes(fleet, found, digests), key=lambda each: -len(each.clusters))
-    return FleetPlan(tuple(classes), new_traits(fleet, traits), tuple(unrehearsed), causes)
+    classes = sorted(_classes(fleet, found, inputs), key=lambda each: -len(each.clusters))
+    new = new_traits(fleet, traits)
+    return FleetPlan(tuple(classes), new, tuple(unrehearsed), causes, inputs, changes, run_seconds)
+
+
+def _usual_seconds(document: PlanDocument | None) -> float:
+    steps = (step for hop in (document.hops if document else ()) for step in hop.steps)
+    return sum(step.usual_seconds or 0.0 for step in steps)
 
 
 def _cause(error: UpgraderError, cluster: FleetCluster) -> str:
@@ -138,7 +203,8 @@ def _planned(plan: Planner, cluster: FleetCluster, target: KubernetesVersion) ->
     """Secrets of its cluster are masked in its plan, and not in what is said of other clusters: one may be a word."""
     with KNOWN.apart():
         try:
-            planned: PlannedCluster = masked_copy(plan(cluster.folder, target))
+            found = plan(cluster.folder, target)
+            planned: PlannedCluster = replace(masked_copy(found), changes=found.changes)
         except UpgraderError as error:
             error.message = KNOWN.mask(error.message)
             raise
@@ -152,13 +218,13 @@ def _lacks_rehearsal(document: PlanDocument) -> bool:
 def _classes(
     fleet: Fleet,
     found: Mapping[str, list[tuple[FleetCluster, PlanDocument | None, str]]],
-    digests: Mapping[str, str],
+    inputs: Mapping[str, Inputs],
 ) -> Iterator[PlanClass]:
     for members in found.values():
         names = tuple(cluster.name for cluster, _, _ in members)
         stages = dict.fromkeys(fleet.stage_of[name].name for name in names)
         _, document, problem = members[0]
-        known = tuple(f"{name} {digests[name]}" for name in names if digests[name])
+        known = tuple(f"{name} {inputs[name].shown}" for name in names if name in inputs)
         yield PlanClass(names, tuple(stages), document, problem, known)
 
 

@@ -76,6 +76,8 @@ class ClusterState:
     """When its reason was written down."""
     digest: str = ""
     """Of the approved inputs."""
+    changes: str = ""
+    """The `changes_digest` of its approved plan, to which its first run must keep; "": any plan of these inputs."""
     soaked: datetime | None = None
     """When it last passed the check at the end of a soak."""
     soak_reason: str = ""
@@ -160,6 +162,8 @@ class CampaignState:
     """Whether a person has asserted that none of them runs: another management cluster may take its place."""
     latest: datetime | None = None
     """The latest time of any event."""
+    plan: str = ""
+    """The digest of the saved plan with which it was begun; "" without one."""
 
     @property
     def open(self) -> bool:
@@ -193,7 +197,10 @@ def _after(state: CampaignState, time: datetime, event: CampaignEvent) -> Campai
         state = replace(state, requests=state.requests | {request})
     match event:
         case CampaignStarted():
-            clusters = {each.cluster: ClusterState(each.cluster, digest=each.digest) for each in event.clusters}
+            clusters = {
+                each.cluster: ClusterState(each.cluster, digest=each.digest, changes=each.changes)
+                for each in event.clusters
+            }
             return CampaignState(
                 event.campaign,
                 event.target,
@@ -202,6 +209,7 @@ def _after(state: CampaignState, time: datetime, event: CampaignEvent) -> Campai
                 clusters=clusters,
                 executor=event.executor,
                 hub=event.hub,
+                plan=event.plan,
             )
         case CampaignContinued():
             return replace(state, hub=event.hub, jobs_gone=False) if event.hub else state
@@ -273,7 +281,7 @@ def _cluster_after(cluster: ClusterState, time: datetime, event: ClusterEvent) -
         case InputsApproved():
             changed = cluster.problem == "changed"
             cleared = replace(cluster, problem="", problem_reason="", problem_since=None) if changed else cluster
-            return replace(cleared, digest=event.digest)
+            return replace(cleared, digest=event.digest, changes="")
         case RetryRequested() if cluster.phase == "succeeded" and cluster.gate_failed:
             return _unasked(cluster)
         case RetryRequested() if cluster.phase not in ("running", "succeeded"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -51,6 +51,8 @@ from upgrader.fleet.jobs_executor import JobsExecutor, way_out
 from upgrader.fleet.local_executor import LocalExecutor
 from upgrader.fleet.model import Fleet, FleetCluster
 from upgrader.fleet.open_runs import refuse_open_runs
+from upgrader.fleet.plans import FleetPlan, NoRoom, without_room
+from upgrader.fleet.saved_plans import FleetBinding, SavedFleetPlan, save_fleet_plan
 from upgrader.fleet.soak_gates import refuse_missing_gates
 from upgrader.fleet.state import CampaignState, ClusterState
 from upgrader.model.first_few import first_few
@@ -62,16 +64,18 @@ __all__ = [
     "approve_changes",
     "approved_kubeconfigs",
     "begun_fleet",
+    "clusters_without_room",
     "fleet_status",
     "jobs_gone",
     "newest_state",
     "open_campaign",
     "pause",
+    "planned_inputs",
     "planning_kubeconfig",
     "proposed_fleet",
     "refuse_unfinished",
     "retry",
-    "shown_digest",
+    "save_plan",
     "skip",
     "unpause",
 ]
@@ -142,13 +146,23 @@ def planning_kubeconfig(folder: Path, fleet: Fleet, approved: Mapping[Path, str]
         yield path
 
 
-def shown_digest(folder: Path, fleet: Fleet, cluster: FleetCluster) -> str:
-    """The digest of a cluster's folder for people; "" where it can't be read, which its plan then says."""
+def planned_inputs(folder: Path, fleet: Fleet, cluster: FleetCluster) -> Inputs | None:
+    """The inputs of a cluster; None where they can't be read, which its plan then says."""
     with KNOWN.apart():
         try:
-            return inputs_of(folder, cluster.folder, fleet.commands, os.environ).shown
+            return inputs_of(folder, cluster.folder, fleet.commands, os.environ)
         except UsageError:
-            return ""
+            return None
+
+
+def save_plan(path: Path, fleet: Fleet, planned: FleetPlan, files: Mapping[str, bytes]) -> SavedFleetPlan:
+    """Write the plan of a fleet, which was read from these `fleet_files`, as `save_fleet_plan`."""
+    return save_fleet_plan(path, fleet, planned, own_pins(), files, system_clock().now())
+
+
+def clusters_without_room(folder: Path, fleet: Fleet, planned: FleetPlan) -> tuple[NoRoom, ...]:
+    """As `without_room`, now, by what the newest campaign has measured. Raises UsageError."""
+    return without_room(fleet, planned, newest_state(folder), system_clock().now())
 
 
 def begun_fleet(folder: Path, campaign: Campaign) -> Fleet:
@@ -186,15 +200,18 @@ def open_campaign(
     anew: bool = False,
     begins: bool = True,
     executor: ExecutorName | None = None,
+    plan: SavedFleetPlan | None = None,
 ) -> Iterator[Coordinator]:
     """Begin a campaign (unless none `begins`), or go on with the newest one, which has ended if nothing is left to do
     (`Coordinator.over`).
 
     `confirm` gets the fleet before a new campaign begins, and whether another one is left open; it raises where it
     must not. `executor` is where runs are carried out, None: as the campaign has it, which can't change; a new one has
-    `local`. Raises Locked where another coordinator runs, Blocked for a campaign that was begun with other files or
-    another upgrader and for a new one while a cluster has a run without an end, and UsageError for a folder that is
-    wrong.
+    `local`. `plan` is the saved one that a new campaign keeps to, or the open one was begun with.
+
+    Raises Locked where another coordinator runs, Blocked for a campaign that was begun with other files or another
+    upgrader, for a new one while a cluster has a run without an end and for one that differs from its plan, and
+    UsageError for a folder that is wrong.
     """
     clock = system_clock()
     if newest_campaign(folder) is None:
@@ -202,7 +219,13 @@ def open_campaign(
     with folder_lock(folder, lock_holder(), clock, status=_STATUS), ExitStack() as stack:
         campaign = newest_campaign(folder)
         state = campaign.state() if campaign else CampaignState()
-        if campaign and not anew and (state.open or not campaign.changed_files(folder)):
+        another = plan is not None and plan.digest != state.plan
+        if campaign and not anew and (state.open or not (another or campaign.changed_files(folder))):
+            if state.open and another:
+                raise UsageError(
+                    f"campaign {campaign.name} is in progress, and was not started with this plan",
+                    remedy="Continue it without --plan, or start a new campaign with it: add --new",
+                )
             if state.open:
                 _refuse_changes(campaign, state, folder)
             if executor not in (None, state.executor):
@@ -224,6 +247,8 @@ def open_campaign(
         else:
             files = fleet_files(folder)
             fleet = proposed_fleet(folder)
+            if plan is not None:
+                plan.refuse_expired(clock.now())
             running = not state.jobs_gone and any(each.phase == "running" for each in state.clusters.values())
             if campaign and running:
                 before, _ = _executor(stack, state.executor, begun_fleet(folder, campaign), state.hub)
@@ -233,9 +258,13 @@ def open_campaign(
             refuse_open_runs(fleet, begun_fleet(folder, campaign) if campaign else None, state, partial(_works, folder))
             inputs = tuple(ClusterInputs(each.name, str(_inputs(folder, fleet, each))) for each in fleet.clusters)
             pins = own_pins()
+            if plan is not None:
+                plan.refuse_changes(FleetBinding.of(pins, files, inputs))
+                inputs = tuple(replace(each, changes=plan.changes[each.cluster]) for each in inputs)
             confirm(fleet, state.open)
             name = f"{clock.now():%Y%m%dT%H%M%S}-fleet-{fleet.goal.place}"
             started = CampaignStarted(name, fleet.target, pins, inputs, own_name(), executor=chosen, hub=hub)
+            started = replace(started, plan=plan.digest) if plan else started
             campaign, journal = begin(folder, started, files, clock)
         try:
             _remove_left(folder, campaign)

@@ -32,7 +32,7 @@ class BoundRelease:
 
 @dataclass(frozen=True)
 class BoundInput:
-    """One input of a run, such as `values/web.yaml`, and the HMAC-SHA256 of its content."""
+    """One input, such as `values/web.yaml`, and a digest of its content: of a run's, an HMAC-SHA256."""
 
     name: str
     digest: str

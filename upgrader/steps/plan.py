@@ -87,7 +87,21 @@ class Plan:
         parts = [str(self.current), str(self.target)]
         for step in self.every_step:
             parts += [step.name, *step.fingerprint]
-        return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+        return _digest(parts)[:16]
+
+    @property
+    def changes_digest(self) -> str:
+        """A fingerprint of what the steps of upgrader.yaml change, whichever nodes there are: they come and go while a
+        fleet's campaign waits, and the change that was approved is the same. Without the values of secrets, too.
+        """
+        parts = [str(self.current), str(self.target)]
+        for step in self.steps:
+            parts += [step.name, *step.changes_fingerprint]
+        return _digest(parts)
+
+
+def _digest(parts: Iterable[str]) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
 def planned_of(plan: Plan | None, planned: type[P]) -> tuple[P, ...]:

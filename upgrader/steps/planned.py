@@ -57,6 +57,11 @@ class PlannedStep:
         return (self.summary,)
 
     @property
+    def changes_fingerprint(self) -> tuple[str, ...]:
+        """The same, whichever nodes there are."""
+        return self.fingerprint
+
+    @property
     def disturbs(self) -> bool:
         """Whether it may change what metrics say."""
         return self.action != "unchanged"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
+from math import ceil
 from typing import Any, TextIO
 
 from rich.text import Text
@@ -11,7 +12,7 @@ from rich.text import Text
 from upgrader.fleet.decide import Decision, Wait
 from upgrader.fleet.inputs import Inputs
 from upgrader.fleet.model import Fleet, Stage
-from upgrader.fleet.plans import PlanClass, SharedCause
+from upgrader.fleet.plans import NoRoom, PlanClass, SharedCause
 from upgrader.fleet.reports.words import detail, first_line, minute, until
 from upgrader.fleet.state import CampaignState
 from upgrader.fleet.traits import NewTrait
@@ -31,6 +32,7 @@ __all__ = [
     "print_new_traits",
     "print_shared",
     "print_unrehearsed",
+    "print_without_room",
     "status_json",
 ]
 
@@ -214,6 +216,16 @@ def print_unrehearsed(clusters: Sequence[str], fleet: Fleet, stream: TextIO | No
     if clusters:
         how = f"upgrader -C FOLDER rehearse --to {fleet.target}"
         print_line(console(stream), Text(f"not rehearsed: {first_few(clusters)}: {how}", style="yellow"), 2)
+
+
+def print_without_room(found: Sequence[NoRoom], stream: TextIO | None = None) -> None:
+    """Print which clusters' windows are too short, and for how long a run."""
+    for each in found:
+        text = (
+            f"windows too short: {first_few(each.clusters)}: by earlier runs, an upgrade and its rollback need "
+            f"{ceil(each.needed_seconds / 60)} minutes; lengthen a window, or shorten an exclusion"
+        )
+        print_line(console(stream), Text(text, style="yellow"), 2)
 
 
 def print_shared(shared: Sequence[SharedCause], stream: TextIO | None = None) -> None:

@@ -21,7 +21,7 @@ from upgrader.app.finalize import plan_finalize, propose_finalize
 from upgrader.app.front_end import READS_FOLDER, FrontEnd
 from upgrader.app.resume import resumable_run
 from upgrader.app.rollback import run_to_roll_back
-from upgrader.app.upgrade import propose_upgrade
+from upgrader.app.upgrade import plan_upgrade, propose_upgrade
 from upgrader.app.wiring import Session
 from upgrader.cli.main import cli
 from upgrader.engine.history.past_runs import newest_run, past_run
@@ -283,6 +283,19 @@ def test_finalize_of_a_campaign_begins_in_its_window(place: Place, by: str, inte
     else:
         assert isinstance(ended.exception, Interrupted) and "after 2000-01-01" in str(ended.exception)
     assert ("--emulated-version=1.36" in place.flags("kubernetes")) is not begins
+
+
+def test_finalize_of_a_campaign_changes_what_was_approved(place: Place) -> None:
+    """The plan that was saved has the digest of the run's; a run that would change something else is blocked."""
+    place.upgrade()
+    planned = plan_finalize(place.folder, TO, place.folder / "kubeconfig")
+    assert planned is not None
+    for digest in ("another", planned.plan.changes_digest):
+        options = ("--yes", "--approved-changes", digest)
+        ended = CliRunner().invoke(cli, ["-C", str(place.folder), "finalize", *options])
+        assert (ended.exit_code == 0) is (digest != "another"), ended
+    with propose_upgrade(place.folder, TO, FrontEnd(), take_over=False) as again:
+        assert plan_upgrade(place.folder, TO).plan.changes_digest == again.checked.plan.changes_digest
 
 
 def test_old_finalize_before_the_upgrade_is_not_continued(place: Place) -> None:

@@ -50,6 +50,7 @@ from upgrader.fleet.local_executor import LocalExecutor
 from upgrader.fleet.model import Fleet
 from upgrader.fleet.outcomes import CommandEnd, command_end
 from upgrader.fleet.reports import files
+from upgrader.fleet.saved_plans import read_fleet_plan
 from upgrader.fleet.state import CampaignState, ClusterState, Phase
 from upgrader.fleet.unread_journals import Unread
 from upgrader.gates.kubernetes_kinds import NAMESPACES
@@ -80,6 +81,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(LocalExecutor, "end", lambda *_: CommandEnd(3, "", "Blocked", "etcd has an alarm"))
     monkeypatch.delenv("UPGRADER_KUBECONFIG", raising=False)
     return write_fleet(tmp_path)
+
+
+def checked(changes: str = "c") -> SimpleNamespace:
+    """A cluster's plan as `fleet plan` gets it, which changes what has this digest."""
+    return SimpleNamespace(document=document(), plan=SimpleNamespace(changes_digest=changes))
 
 
 def fleet(folder: Path, *arguments: str) -> Result:
@@ -152,12 +158,12 @@ def test_plan_shows_classes_and_names_what_is_blocked(folder: Path, monkeypatch:
         assert server_of(kubeconfig) == cluster.name and kubeconfig.parent != cluster, "a copy that no one can change"
         if cluster.name == "c":
             raise ApiUnavailable("cannot connect to 10.0.0.3")
-        return SimpleNamespace(document=document())
+        return checked()
 
     monkeypatch.setattr(upgrade, "plan_upgrade", plan)
     with pytest.raises(Blocked, match=r"1 of 3 clusters can't be upgraded: c"):
         fleet(folder, "plan")
-    monkeypatch.setattr(upgrade, "plan_upgrade", lambda *_, **__: SimpleNamespace(document=document()))
+    monkeypatch.setattr(upgrade, "plan_upgrade", lambda *_, **__: checked())
     shown = fleet(folder, "plan")
     assert shown.exit_code == 0 and "to v1.37.1: 3 clusters in 2 stages" in shown.stdout
     assert "b, c: CNI cilium" in shown.stdout and "calico" not in shown.stdout, "what the canary hasn't tried is named"
@@ -169,7 +175,7 @@ def test_plan_of_a_campaign_that_finalizes(folder: Path, monkeypatch: pytest.Mon
 
     def plan(cluster: Path, target: KubernetesVersion, kubeconfig: Path) -> SimpleNamespace | None:
         assert (server_of(kubeconfig), target) == (cluster.name, TARGET)
-        return None if cluster.name == "b" else SimpleNamespace(document=document())
+        return None if cluster.name == "b" else checked()
 
     monkeypatch.setattr(finalize, "plan_finalize", plan)
     shown = fleet(folder, "plan")
@@ -195,7 +201,7 @@ def test_plan_runs_no_command_that_was_not_approved(folder: Path, monkeypatch: p
 
     def planned(cluster: Path, *_: object, **__: object) -> SimpleNamespace:
         asked.append(cluster.name)
-        return SimpleNamespace(document=document())
+        return checked()
 
     asked = list[str]()
     monkeypatch.setattr(upgrade, "plan_upgrade", planned)
@@ -219,7 +225,7 @@ def test_swapped_kubeconfigs_are_not_planned(folder: Path, monkeypatch: pytest.M
 
     def planned(cluster: Path, *_: object, **__: object) -> SimpleNamespace:
         asked.append(cluster.name)
-        return SimpleNamespace(document=document())
+        return checked()
 
     monkeypatch.chdir(folder)
     monkeypatch.setattr(upgrade, "plan_upgrade", planned)
@@ -238,7 +244,7 @@ def test_absolute_name_is_refused_before_a_campaign(folder: Path, monkeypatch: p
     place.write_text(f"kubernetesVersion: v1.36.3\npipeline:\n- playbook: {place.parent}/play.yml\n")
     (place.parent / "play.yml").write_text("[]")
     monkeypatch.chdir(folder)
-    monkeypatch.setattr(upgrade, "plan_upgrade", lambda *_, **__: SimpleNamespace(document=document()))
+    monkeypatch.setattr(upgrade, "plan_upgrade", lambda *_, **__: checked())
     shown = CliRunner().invoke(cli, ["-C", str(folder), "fleet", "plan"])
     assert isinstance(shown.exception, Blocked) and "clusters/c/upgrader.yaml:3:" in shown.stdout
     with pytest.raises(UsageError, match=r"cluster c can't be approved: clusters/c/upgrader\.yaml:3: .*absolute path"):
@@ -685,6 +691,94 @@ def test_run_of_a_campaign_refuses_other_inputs(tmp_path: Path) -> None:
     propose(None)
 
 
+@pytest.mark.parametrize("to_do", [True, False])
+def test_run_of_a_campaign_refuses_another_plan(tmp_path: Path, *, to_do: bool) -> None:
+    """A run that would change something else than the plan which was approved is blocked; one with nothing to do ends
+    as it always does.
+    """
+    plan = SimpleNamespace(changes_digest="a")
+    proposal: Any = SimpleNamespace(checked=SimpleNamespace(plan=plan, document=SimpleNamespace(to_do=to_do)))
+    (tmp_path / "upgrader.yaml").write_text("kubernetesVersion: v1.36.3\n")
+    with with_approved_inputs(tmp_path, None, nullcontext(proposal), changes="a") as found:
+        assert found is proposal
+    refused = pytest.raises(Blocked, match="a run would change something else; nothing was changed")
+    with refused if to_do else nullcontext(), with_approved_inputs(tmp_path, None, nullcontext(proposal), changes="b"):
+        pass
+
+
+def saved_plan(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str = "fleet.plan", changes: str = "c") -> Path:
+    """A plan of the fleet, saved and as it would be approved."""
+    monkeypatch.setattr(upgrade, "plan_upgrade", lambda *_, **__: checked(changes))
+    path = folder / name
+    said = fleet(folder, "plan", "--out", str(path)).stderr
+    assert f"fleet run --plan {path}" in " ".join(said.split()) and read_fleet_plan(path).digest in said
+    return path
+
+
+def test_campaign_of_a_saved_plan(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It begins with what was approved, each cluster's run is told that, and the same command continues it; what is
+    approved anew during the campaign is not held to the plan any more.
+    """
+    path, begun = saved_plan(folder, monkeypatch), list[list[str]]()
+    monkeypatch.setattr(LocalExecutor, "prepare", lambda _, __, arguments: lambda: begun.append(list(arguments)))
+    for _ in range(2):
+        with pytest.raises(CampaignStopped):
+            fleet(folder, "run", "--plan", str(path), "--yes")
+    (arguments,) = begun
+    assert arguments[arguments.index("--approved-changes") + 1] == "c"
+    campaign = newest_campaign(folder)
+    assert campaign is not None and campaign.state().plan == read_fleet_plan(path).digest
+    other = saved_plan(folder, monkeypatch, "other.plan", "d")
+    with pytest.raises(UsageError, match="in progress, and was not started with this plan"):
+        fleet(folder, "run", "--plan", str(other), "--yes")
+    approved_changes(folder, "c")
+    assert [each.changes for each in campaign.state().clusters.values()] == ["c", "c", ""]
+    with pytest.raises(CampaignStopped):
+        fleet(folder, "run", "--plan", str(other), "--new", "--yes")
+    assert begun[1][begun[1].index("--approved-changes") + 1] == "d"
+    with pytest.raises(UsageError, match="--plan and --continue can't be combined"):
+        fleet(folder, "run", "--plan", str(path), "--continue", "--yes")
+
+
+def test_saved_plan_of_a_fleet_that_has_changed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No campaign begins with it: everything that has changed since is named. Nor does one after a day."""
+    clock, path = FakeClock(), saved_plan(folder, monkeypatch)
+    monkeypatch.setattr(use_cases, "system_clock", lambda: clock)
+    (folder / "fleet.yaml").write_text(FLEET.replace("50%", "1"))
+    (folder / "clusters/b/values.yaml").write_text("a: 1")
+    monkeypatch.setattr(use_cases, "own_pins", lambda: replace(PINS, charts="other"))
+    with pytest.raises(Blocked, match="out of date; nothing was started") as caught:
+        fleet(folder, "run", "--plan", str(path), "--yes")
+    assert caught.value.message.splitlines()[1:] == [
+        "the charts of upgrader 1 have changed since the plan was saved",
+        "fleet.yaml has changed",
+        "the folder, kubeconfig or place of b has changed",
+    ]
+    clock.sleep(25 * 3600)
+    with pytest.raises(Blocked, match="expired at"):
+        fleet(folder, "run", "--plan", str(path), "--yes")
+    assert newest_campaign(folder) is None
+
+
+def test_plan_that_can_not_be_saved(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a cluster can't be planned, nothing could be approved of it; and a file in a cluster's folder would change
+    what it is bound to. No file is left.
+    """
+
+    def plan(cluster: Path, *_: object, **__: object) -> SimpleNamespace:
+        if cluster.name == "c":
+            raise ApiUnavailable("cannot connect to 10.0.0.3")
+        return checked()
+
+    monkeypatch.setattr(upgrade, "plan_upgrade", plan)
+    with pytest.raises(Blocked, match="no plan was saved: c can't be planned"):
+        fleet(folder, "plan", "--out", str(folder / "fleet.plan"))
+    inside = folder / "clusters/a/fleet.plan"
+    with pytest.raises(UsageError, match="the folder of cluster a would change by it"):
+        fleet(folder, "plan", "--out", str(inside))
+    assert not (folder / "fleet.plan").exists() and not inside.exists()
+
+
 def test_run_of_a_campaign_reads_a_copy(tmp_path: Path) -> None:
     """A run copies what was approved before it reads anything else, and compares the copy at the end of its planning,
     whatever the folder has become since.
@@ -731,7 +825,7 @@ def test_digests_are_shown(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     """`fleet plan` shows those of the folders, and `fleet status -o json` those that were approved, as approve takes
     them.
     """
-    monkeypatch.setattr(upgrade, "plan_upgrade", lambda *_, **__: SimpleNamespace(document=document()))
+    monkeypatch.setattr(upgrade, "plan_upgrade", lambda *_, **__: checked())
     planned = " ".join(fleet(folder, "plan").stdout.split())
     with pytest.raises(CampaignStopped):
         fleet(folder, "run", "--yes")

@@ -87,6 +87,21 @@ def test_campaign_to_its_end(machine: Machine) -> None:
     assert newest_campaign(machine.folder) == campaign
 
 
+def test_only_the_first_run_keeps_to_the_saved_plan(machine: Machine) -> None:
+    """It is told what was approved. A run that has begun has changed the cluster, so the next one can't have the same
+    plan: neither the one that resumes it, nor one that an operator asks for.
+    """
+    campaign = begun(machine, changes="approved")
+    one = coordinator(machine, campaign)
+    machine.exit_codes["a"] = [130, 4]
+    assert one.run(lambda *_: None)[1].clusters["a"].phase == "rolled-back"
+    campaign.ask(RetryRequested("a", "me"), machine.clock)
+    assert coordinator(machine, campaign).run(lambda *_: None)[0].done
+    told = ["--approved-changes" in each for each in machine.commands if "clusters/a" in each[1]]
+    assert told == [True, False, False]
+    assert all(each[-2:] == ["--approved-changes", "approved"] for each in machine.commands if "clusters/b" in each[1])
+
+
 def test_each_line_of_the_journal_is_read_once(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each look would read thousands of them in a campaign of 1,000 clusters."""
     campaign, read = begun(machine), 0

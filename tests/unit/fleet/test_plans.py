@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -14,16 +15,19 @@ from tests.unit.ui.test_plan_markdown import document
 from upgrader.app.event_lines import CommandEnded, error_form, line_of
 from upgrader.app.plan_refusal import plan_refusal
 from upgrader.errors import ApiUnavailable
+from upgrader.fleet.cron import Cron
 from upgrader.fleet.fleet_folder import read_fleet
 from upgrader.fleet.model import Fleet
 from upgrader.fleet.outcomes import command_end, result_of
-from upgrader.fleet.plans import PlannedCluster, SharedCause, plan_fleet, shared_causes
+from upgrader.fleet.plans import NoRoom, PlannedCluster, SharedCause, plan_fleet, shared_causes, without_room
+from upgrader.fleet.selectors import Requirement, Selector
 from upgrader.fleet.state import CampaignState, ClusterState
+from upgrader.fleet.windows import Window
 from upgrader.model.finding import Finding
 from upgrader.model.redaction.known_secrets import KNOWN
 from upgrader.model.version import KubernetesVersion
 from upgrader.steps.plan_document import PlanDocument
-from upgrader.ui.fleet import print_new_traits, print_shared, print_unrehearsed
+from upgrader.ui.fleet import print_new_traits, print_shared, print_unrehearsed, print_without_room
 
 INVENTORY = """\
 clusters:
@@ -167,6 +171,29 @@ def test_clusters_that_are_alike_have_no_new_traits(fleet: Fleet) -> None:
         return PlannedCluster(document())
 
     assert plan_fleet(fleet, plan, lambda _: None).new == ()
+
+
+def test_windows_that_are_too_short_are_named(fleet: Fleet) -> None:
+    """By what earlier runs of a cluster's folder took, or those of the newest campaign; a cluster without a window may
+    take as long as it likes.
+    """
+    cron, zone = Cron.parse("0 22 * * *"), ZoneInfo("UTC")
+    mine = Selector((Requirement("ring", "In", ("production",)),))
+    fleet = replace(fleet, windows=(Window(mine, cron, 4 * 3600.0, zone),), expected_seconds=1800.0)
+
+    def plan(folder: Path, target: KubernetesVersion) -> PlannedCluster:
+        (first, *rest) = document().steps
+        seconds = 3 * 3600.0 if folder.name != "eu-10" else 600.0
+        return PlannedCluster(replace(document(), steps=(replace(first, usual_seconds=seconds), *rest)))
+
+    planned, now = plan_fleet(fleet, plan, lambda _: None), FakeClock().now()
+    found = without_room(fleet, planned, CampaignState(), now)
+    assert [each.clusters for each in found] == [("us",)] and found[0].needed_seconds >= 6 * 3600
+    slow = without_room(fleet, planned, CampaignState(seconds=(600.0, 9000.0)), now)
+    assert NoRoom(("eu-10",), 18000.0) in slow
+    out = StringIO()
+    print_without_room(slow[:1], out)
+    assert "windows too short: eu-10: by earlier runs, an upgrade and its rollback need 300 minutes" in out.getvalue()
 
 
 def alarmed(node: str) -> PlanDocument:

@@ -90,6 +90,11 @@ class PlannedNodes(PlannedStep):
     def fingerprint(self) -> tuple[str, ...]:
         return (*map(str, self.nodes), self.configuration.fingerprint)
 
+    @property
+    def changes_fingerprint(self) -> tuple[str, ...]:
+        versions = sorted({f"{node.before} → {node.after}" for node in self.nodes})
+        return (*versions, self.configuration.fingerprint)
+
     def inputs(self) -> Mapping[str, str]:
         parts = {**file_digests(self.playbooks, "playbooks"), "source": canonical(self.source.at(self.target))}
         got = self.configuration.fingerprint

@@ -71,6 +71,11 @@ class PlannedRelease(PlannedStep):
     def fingerprint(self) -> tuple[str, ...]:
         return masked_text(self.before), masked_text(self.after)
 
+    @property
+    def changes_fingerprint(self) -> tuple[str, ...]:
+        """Without the planned manifest, which a chart may render with another certificate each time."""
+        return (masked_text(self.before), self.action, *(f"{each.before} → {each.after}" for each in self.images))
+
     def inputs(self) -> Mapping[str, str]:
         chart, values = file_digests(self.spec.chart, "chart", relative_links=True), canonical(self.spec.values)
         return {**chart, "namespace": self.spec.namespace, "values": values}

@@ -300,4 +300,10 @@ def test_next_hop_finds_what_nodes_and_joining_ones_are_configured_with() -> Non
     assert plan_kubelet_config({}, before) == plan_kubelet_config(wanted.kubelet, replace(before, kubelet=None)) == ()
     assert plan_kubelet_config(wanted.kubelet, replace(before, kubelet=KubeletConfig("a: 1"))) == ()
     other = replace(pool, configuration=NodeConfiguration({"maxPods": 1}))
+    nodes = tuple(NodeChange(name, V136, V137) for name in ("x", "y"))
+    old = NodeChange("w", KubernetesVersion.release("v1.35.0"), V137)
+    kept = (replace(plan, steps=(replace(pool, nodes=nodes), step)), replace(plan, steps=(pool, step)))
+    assert {each.changes_digest for each in kept} == {plan.changes_digest}, "nodes come and go"
+    changed = (replace(plan, steps=(replace(pool, nodes=(change, old)), step)), replace(plan, steps=(other, step)))
+    assert len({each.changes_digest for each in (plan, *changed)}) == 3
     assert len({plan.digest, replace(plan, steps=(other, step)).digest, replace(plan, steps=(pool, again)).digest}) == 3
