@@ -6,7 +6,6 @@ import re
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -14,7 +13,7 @@ from click.testing import CliRunner
 
 from testkit.fakes.clock import FakeClock
 from testkit.fleet_folder import server_of, write_kubeconfig
-from tests.unit.ui.test_plan_markdown import document
+from tests.unit.cli.test_fleet import checked
 from upgrader.app import upgrade
 from upgrader.cli.main import cli
 from upgrader.errors import CampaignStopped
@@ -74,7 +73,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: FakeClock) ->
     monkeypatch.setattr(use_cases, "ask_cluster", lambda kubeconfig: Answer(uids[server_of(kubeconfig)], target))
     monkeypatch.setattr(use_cases, "own_pins", lambda: Pins("1", "c", "p"))
     monkeypatch.setattr(clusters, "ask_traits", lambda _: ())
-    monkeypatch.setattr(upgrade, "plan_upgrade", lambda *_, **__: SimpleNamespace(document=document()))
+    monkeypatch.setattr(upgrade, "plan_upgrade", lambda *_, **__: checked())
     monkeypatch.setattr(LocalExecutor, "start", lambda *_: None)
     monkeypatch.setattr(LocalExecutor, "running", lambda *_: False)
     monkeypatch.setattr(LocalExecutor, "end", lambda *_: CommandEnd(3, "", "Blocked", "etcd has an alarm"))
