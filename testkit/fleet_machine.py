@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import partial
+from itertools import count
 from pathlib import Path
+from unittest.mock import patch
 
 from testkit.fakes.clock import FakeClock
 from testkit.fleet_folder import server_of, write_fleet
@@ -40,6 +43,7 @@ __all__ = [
     "begun",
     "coordinator",
     "inputs",
+    "killed_at",
     "look_until",
     "phases",
 ]
@@ -61,6 +65,23 @@ spec:
 
 class Killed(BaseException):
     """The coordinator's process is gone."""
+
+
+@contextmanager
+def killed_at(moment: int, *, after: bool) -> Iterator[None]:
+    """Kill the process of these lines before or `after` it writes that line of a journal, if it writes so many."""
+    lines = count()
+
+    def killing(journal: Journal, event: object) -> None:
+        last = next(lines) == moment
+        if last and not after:
+            raise Killed
+        EMIT(journal, event)
+        if last:
+            raise Killed
+
+    with patch.object(Journal, "emit", killing), suppress(Killed):
+        yield
 
 
 class Machine:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -27,6 +26,7 @@ from testkit.fleet_machine import (
     begun,
     coordinator,
     inputs,
+    killed_at,
     look_until,
     phases,
 )
@@ -153,26 +153,11 @@ def test_campaign_that_ends_with_a_soak(machine: Machine) -> None:
     assert decision.done and state.ended is not None and not campaign.state().open
 
 
-def run_killed(
-    machine: Machine, campaign: Campaign, moment: int, after: bool, monkeypatch: pytest.MonkeyPatch
-) -> Decision:
+def run_killed(machine: Machine, campaign: Campaign, moment: int, *, after: bool) -> Decision:
     """The last decision of the coordinator that goes on behind one that was killed before or `after` that line of the
     journal; of the first one, if it wrote fewer.
     """
-    left = [moment]
-
-    def killing(journal: Journal, event: object) -> None:
-        if not left[0] and not after:
-            left[0] = -1
-            raise Killed
-        EMIT(journal, event)
-        if not left[0]:
-            left[0] = -1
-            raise Killed
-        left[0] -= 1
-
-    with monkeypatch.context() as patched, suppress(Killed):
-        patched.setattr(Journal, "emit", killing)
+    with killed_at(moment, after=after):
         return coordinator(machine, campaign).run(lambda *_: None)[0]
     return coordinator(machine, campaign).run(lambda *_: None)[0]
 
@@ -180,14 +165,14 @@ def run_killed(
 @pytest.mark.every_moment
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("moment", range(14))
-def test_killed_at_each_append(machine: Machine, moment: int, after: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_at_each_append(machine: Machine, moment: int, after: bool) -> None:
     """Killed before or after any line of the journal, the next coordinator reaches the same end: no cluster has two
     processes, none is forgotten, and a run that was begun isn't begun again.
     """
     machine.exit_codes = {"b": [130], "c": [4]}
     campaign = begun(machine)
     campaign.ask(RetryRequested("a", "me"), machine.clock)
-    run_killed(machine, campaign, moment, after, monkeypatch)
+    run_killed(machine, campaign, moment, after=after)
     assert phases(campaign) == {"a": "succeeded", "b": "succeeded", "c": "rolled-back"}
     assert machine.begun == {"a": 1, "b": 2, "c": 1}
 
@@ -511,15 +496,13 @@ RESTART = FLEET.replace("{for: 3m}", "{for: 3m, restart: true}")
 @pytest.mark.every_moment
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("moment", range(9))
-def test_killed_at_each_append_of_a_restart(
-    machine: Machine, moment: int, after: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_killed_at_each_append_of_a_restart(machine: Machine, moment: int, after: bool) -> None:
     """Killed before or after any line of the journal, the next coordinator ends the soak, and exactly one pod of the
     cluster was evicted: which one, was written down before.
     """
     (machine.folder / "fleet.yaml").write_text(RESTART)
     campaign = begun(machine)
-    assert run_killed(machine, campaign, moment, after, monkeypatch).done
+    assert run_killed(machine, campaign, moment, after=after).done
     assert machine.evicted == [("a", "old")] and campaign.state().clusters["a"].pod_restarted
 
 

@@ -6,7 +6,6 @@ import json
 import ssl
 import threading
 from collections import Counter
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +13,11 @@ import pytest
 
 from testkit.certificates import Authority
 from testkit.fakes.http_service import FakeHttpService
-from testkit.fleet_machine import EMIT, FLEET, Killed, Machine, begun, coordinator
+from testkit.fleet_machine import FLEET, Machine, begun, coordinator, killed_at
 from testkit.http_server import HttpServer, http_server
 from testkit.waiting import stretched, until
 from upgrader.app import wiring
-from upgrader.engine.journal.journal_file import JOURNAL, Journal
+from upgrader.engine.journal.journal_file import JOURNAL
 from upgrader.errors import ServiceError
 from upgrader.fleet.campaigns import Campaign
 from upgrader.fleet.coordinator import Coordinator
@@ -117,20 +116,8 @@ def test_killed_at_each_append(machine: Machine, moment: int, after: bool, monke
     next one.
     """
     machine.exit_codes = {"b": [130], "c": [4]}
-    campaign, service, left = begun(machine), FakeHttpService(), [moment]
-
-    def killing(journal: Journal, event: object) -> None:
-        if not left[0] and not after:
-            left[0] = -1
-            raise Killed
-        EMIT(journal, event)
-        if not left[0]:
-            left[0] = -1
-            raise Killed
-        left[0] -= 1
-
-    with monkeypatch.context() as patched, suppress(Killed):
-        patched.setattr(Journal, "emit", killing)
+    campaign, service = begun(machine), FakeHttpService()
+    with killed_at(moment, after=after), monkeypatch.context() as patched:
         patched.setattr(Messenger, "end", lambda _: None)
         patched.setattr(Messenger, "close", lambda *_: None)
         told(machine, campaign, service)
