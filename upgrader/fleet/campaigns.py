@@ -62,7 +62,7 @@ class Campaign:
 
     def journaled(self) -> CampaignState:
         """What the journal says. Raises UsageError for one that isn't valid, or is of a newer version."""
-        return CampaignReader(self).journaled()
+        return fold(CampaignReader(self).further())
 
     def state(self) -> CampaignState:
         """What the journal and the requests that aren't in it yet say.
@@ -148,15 +148,9 @@ class CampaignReader:
     campaign: Campaign
     place: JournalPlace = field(default_factory=JournalPlace)
     """Behind the last line that was read."""
-    _state: CampaignState = field(default_factory=CampaignState)
-
-    def journaled(self) -> CampaignState:
-        """As `Campaign.journaled`."""
-        self._state = fold(self.further(), self._state)
-        return self._state
 
     def further(self) -> tuple[tuple[datetime, CampaignEvent], ...]:
-        """The events that were written since it was read last, for who folds them itself. As above."""
+        """The events that were written since it was read last. Raises UsageError, as `Campaign.journaled`."""
         path = self.campaign.folder / JOURNAL
         records, place = read_further(path, self.place, EVENTS)
         events = tuple(_events(path, records))

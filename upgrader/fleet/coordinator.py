@@ -28,6 +28,7 @@ from upgrader.fleet.clusters import keep_kubeconfig
 from upgrader.fleet.decide import Decision, Held, Skip, Start, decide, in_progress
 from upgrader.fleet.events import (
     CampaignEnded,
+    CampaignEvent,
     ChosenPod,
     ClusterChecked,
     ClusterEnded,
@@ -47,10 +48,10 @@ from upgrader.fleet.open_runs import built_on
 from upgrader.fleet.outcomes import CommandEnd, Result, Sign, result_of
 from upgrader.fleet.parallel_inquiry import Inquiry
 from upgrader.fleet.soak_gates import GateAnswer
-from upgrader.fleet.state import CampaignState, ClusterState
+from upgrader.fleet.state import CampaignState, ClusterState, fold
 from upgrader.ports import Clock
 
-__all__ = ["IDLE_SECONDS", "LOOK_SECONDS", "SILENT_SECONDS", "Coordinator", "Executor", "goes_on"]
+__all__ = ["IDLE_SECONDS", "LOOK_SECONDS", "SILENT_SECONDS", "Coordinator", "Executor", "Hear", "goes_on"]
 
 LOOK_SECONDS, IDLE_SECONDS = 2.0, 15.0
 """Between two looks, while a run is in progress and while none is."""
@@ -69,6 +70,8 @@ system that hangs.
 """
 _FRESH_SECONDS = 10.0
 """How long a decision is carried out: windows close, and files change."""
+Hear = Callable[[CampaignEvent, CampaignState, CampaignState], None]
+"""Takes an event of the journal, with the campaign before and after it."""
 _THE_SAME = "use the one that began it, or begin another campaign: upgrader fleet run --new"
 
 
@@ -175,11 +178,18 @@ class Coordinator:
     """When an attempt is known to have written something last."""
     _reader: CampaignReader = field(init=False)
     """Of the journal, which only this coordinator writes."""
-    _known: CampaignState | None = None
-    """What the journal says."""
+    _state: CampaignState = field(default_factory=CampaignState)
+    """What was read of it."""
+    _hear: Hear | None = None
 
     def __post_init__(self) -> None:
         self._reader = CampaignReader(self.campaign)
+
+    def tell(self, hear: Hear) -> None:
+        """Call this with each event of the journal, in its order and once, as it is read: from the first look on. It
+        must not raise.
+        """
+        self._hear = hear
 
     @property
     def over(self) -> bool:
@@ -198,32 +208,35 @@ class Coordinator:
 
     def look(self) -> tuple[Decision, CampaignState]:
         """Take in what has happened, do what is to be done, and say what is waited for."""
-        state = self._known or self._journaled()
+        state = self.journaled()
         if self.campaign.take_requests(self.journal, state) | self._collect(state):
-            state = self._journaled()
+            state = self.journaled()
         decision = self._decide(state)
         if self._act(decision, state):
-            state = self._journaled()
+            state = self.journaled()
             decision = self._decide(state)
         if decision.done and state.ended is None:
             self.journal.emit(CampaignEnded(self.campaign.name))
-            state = self._journaled()
+            state = self.journaled()
             decision = self._decide(state)
-        self._known = state
         return decision, state
 
-    def _journaled(self) -> CampaignState:
+    def journaled(self) -> CampaignState:
         """What the journal says. Raises UsageError unless that ends with what was written here last: what isn't read
         again would be done again.
         """
-        state = self._reader.journaled()
+        events = self._reader.further()
         if self._reader.place != self.journal.end:
             raise UsageError(
                 f"{self.campaign.folder / JOURNAL} is not as this coordinator has written it: the file was truncated, "
                 "replaced, or written to by another process. Nothing more is started; runs in progress continue",
                 remedy="Restore the file from a copy, and find out what has changed it. Then: upgrader fleet run",
             )
-        return state
+        for time, event in events:
+            before, self._state = self._state, fold([(time, event)], self._state)
+            if self._hear:
+                self._hear(event, before, self._state)
+        return self._state
 
     def _decide(self, state: CampaignState) -> Decision:
         if state.ended is not None:
@@ -559,7 +572,7 @@ class Coordinator:
                 continue
             # A pause, or an edit, may have come since; and a window may have closed.
             if self.clock.monotonic() - decided > _FRESH_SECONDS:
-                decided, decision = self.clock.monotonic(), self._decide(self._journaled())
+                decided, decision = self.clock.monotonic(), self._decide(self.journaled())
             stopped = stopped or self.campaign.is_asked or self._holds(state, start, fresh_seconds)
             fresh_seconds = _FRESH_SECONDS  # of those that begin in one look, only the first reads the program
             if stopped or start not in decision.starts:

@@ -17,11 +17,12 @@ from pathlib import Path
 
 from upgrader.config.plain_file import read_plain
 from upgrader.engine.journal.atomic import write_atomic
-from upgrader.errors import UpgraderError
-from upgrader.fleet.campaigns import CampaignReader
+from upgrader.errors import UpgraderError, UsageError
 from upgrader.fleet.coordinator import Coordinator
 from upgrader.fleet.decide import Decision
+from upgrader.fleet.events import CampaignEvent
 from upgrader.fleet.reports.news import CampaignNews, Told
+from upgrader.fleet.state import CampaignState
 from upgrader.model.json_values import from_json, to_json
 from upgrader.reporting.observability.delivery import Delivery
 from upgrader.reporting.observability.messages import Message
@@ -51,14 +52,14 @@ class Messenger:
     def __init__(
         self, coordinator: Coordinator, sender: MessageSender, topics: Collection[str], note: Callable[[str], None]
     ) -> None:
-        self._clock, self._sender, self._topics, self._note = coordinator.clock, sender, frozenset(topics), note
+        self._coordinator, self._clock = coordinator, coordinator.clock
+        self._sender, self._topics, self._note = sender, frozenset(topics), note
         self._path = coordinator.campaign.folder / TOLD
-        self._reader = CampaignReader(coordinator.campaign)
         self._news = CampaignNews(coordinator.fleet)
         self._told = self._sent = _told(self._path)
         """What people know once all that was queued is sent; and what they know now."""
-        self._known: int | None = None
-        """How many of the journal's events people know; None: it wasn't read yet."""
+        self._known = min(self._told.events, coordinator.journal.end.seq)
+        """How many of the journal's events people know; one that was restored from a backup may have fewer."""
         self._at = float("-inf")
         self._decision: Decision | None = None
         self._failed = self._closed = False
@@ -66,6 +67,7 @@ class Messenger:
         self._delivery: Delivery[_Batch] = Delivery(
             "messages", self._send, "messages can't be sent to the webhook", note, of="campaign"
         )
+        coordinator.tell(self._hear)
 
     def look(self, decision: Decision) -> None:
         """Tell what is new."""
@@ -88,22 +90,19 @@ class Messenger:
             with suppress(OSError):
                 self._write(self._told)
 
+    def _hear(self, event: CampaignEvent, before: CampaignState, after: CampaignState) -> None:
+        self._guarded(partial(self._news.take, event, before, after, self._known))
+
     def _look(self, decision: Decision) -> None:
-        self._take_in()
         if self._sent is self._told and self._clock.monotonic() - self._at >= _LEAST_SECONDS:
             self._put(decision)
 
     def _last(self) -> None:
-        self._take_in()
+        with suppress(UsageError):  # a journal that isn't as the coordinator has written it: that is its own end
+            self._coordinator.journaled()
         decision = Decision(done=True) if self._news.state.ended is not None else self._decision
         if decision is not None:
             self._put(decision)
-
-    def _take_in(self) -> None:
-        events = self._reader.further()
-        if self._known is None:  # a journal that was restored from a backup may have fewer
-            self._known = min(self._told.events, len(events))
-        self._news.take(events, self._known)
 
     def _put(self, decision: Decision) -> None:
         messages, told = self._news.messages(decision, self._told)

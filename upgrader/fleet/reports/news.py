@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import get_args
 
 from upgrader.fleet.causes import cause_of
@@ -32,7 +31,7 @@ from upgrader.fleet.events import (
 )
 from upgrader.fleet.model import Fleet, Stage
 from upgrader.fleet.reports.words import first_line
-from upgrader.fleet.state import RETRIES, CampaignState, ClusterState, Phase, fold
+from upgrader.fleet.state import RETRIES, CampaignState, ClusterState, Phase
 from upgrader.model.counted import counted
 from upgrader.model.first_few import first_few
 from upgrader.model.redaction.printable import printable
@@ -111,12 +110,11 @@ class CampaignNews:
         """What all events say."""
         return self._state
 
-    def take(self, events: Sequence[tuple[datetime, CampaignEvent]], told: int = 0) -> None:
-        """More events, in the journal's order; people know of those whose number is up to `told`."""
-        for time, event in events:
-            before, self._state = self._state, fold([(time, event)], self._state)
-            self._events += 1
-            self._see(event, before, new=self._events > told)
+    def take(self, event: CampaignEvent, before: CampaignState, after: CampaignState, told: int = 0) -> None:
+        """The journal's next event, and the campaign before and after it; people know of its first `told` events."""
+        self._state = after
+        self._events += 1
+        self._see(event, before, new=self._events > told)
 
     def messages(self, decision: Decision, told: Told) -> tuple[tuple[Message, ...], Told]:
         """All that people don't know yet, and what they know with it. `decision` is of the last event."""

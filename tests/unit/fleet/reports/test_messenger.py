@@ -17,15 +17,17 @@ from testkit.fleet_machine import FLEET, Machine, begun, coordinator, killed_at
 from testkit.http_server import HttpServer, http_server
 from testkit.waiting import stretched, until
 from upgrader.app import wiring
+from upgrader.engine.journal import journal_file, record
 from upgrader.engine.journal.journal_file import JOURNAL
 from upgrader.errors import ServiceError
 from upgrader.fleet.campaigns import Campaign
 from upgrader.fleet.coordinator import Coordinator
-from upgrader.fleet.events import Paused, RetryRequested, StageApproved, Unpaused
+from upgrader.fleet.events import EVENTS, Paused, RetryRequested, StageApproved, Unpaused
 from upgrader.fleet.reports import publishing as module
 from upgrader.fleet.reports.messenger import TOLD, Messenger
-from upgrader.fleet.reports.news import CampaignNews
+from upgrader.fleet.reports.news import CampaignNews, Told
 from upgrader.fleet.reports.publishing import publishing
+from upgrader.model.json_values import to_json
 from upgrader.model.observability import HttpAnswer
 from upgrader.reporting.observability.messages import TOPICS
 from upgrader.reporting.observability.webhook import MessageSender
@@ -108,6 +110,24 @@ def test_coordinator_that_is_started_again_and_again(machine: Machine) -> None:
         assert told(machine, campaign) == []
 
 
+def test_events_of_the_coordinator(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What tells people takes them as the coordinator reads them: each line of the journal is read once for both."""
+    campaign, read = begun(machine), 0
+    one = coordinator(machine, campaign)
+    messenger = messenger_of(one, FakeHttpService())
+
+    def counted(*arguments: Any) -> Any:
+        nonlocal read
+        read += arguments[-1] is EVENTS  # and not of a cluster's run
+        return record.checked(*arguments)
+
+    monkeypatch.setattr(journal_file, "checked", counted)
+    one.run(lambda decision, _: messenger.look(decision))
+    messenger.end()
+    messenger.close(stretched(60))
+    assert read == len((campaign.folder / JOURNAL).read_bytes().splitlines())
+
+
 @pytest.mark.every_moment
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("moment", range(14))
@@ -163,6 +183,13 @@ def test_journal_that_was_restored(machine: Machine) -> None:
     assert told(machine, campaign)
     (campaign.folder / JOURNAL).write_bytes(backup)
     assert told(machine, campaign)[-1].startswith(f"campaign {campaign.name} (upgrade to v1.37.1) is done: ")
+
+
+def test_first_look_after_a_journal_was_restored(machine: Machine) -> None:
+    """What it does is news, although people know of as many events."""
+    campaign = begun(machine)
+    (campaign.folder / TOLD).write_text(json.dumps(to_json(Told(100), mask=False)))
+    assert told(machine, campaign)[0] == "stage canary has started: 1 cluster, 1 at a time"
 
 
 def test_stop_pause_and_retry(machine: Machine) -> None:
@@ -280,12 +307,12 @@ def test_messages_have_a_distance(machine: Machine) -> None:
     messenger = messenger_of(one, service)
     for name in "abc":
         one._found(one.campaign.journaled().clusters[name], "unreachable", "no route")
-        messenger.look(one._decide(one._journaled()))
+        messenger.look(one._decide(one.journaled()))
         sent(messenger)
         machine.clock.sleep(4)
     assert "cluster a is unreachable: no route" in texts(service)
     machine.clock.sleep(4)
-    messenger.look(one._decide(one._journaled()))
+    messenger.look(one._decide(one.journaled()))
     sent(messenger)
     assert texts(service)[-1] == "2 clusters are unreachable (b, c): no route"
     messenger.end()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import pytest
 
@@ -25,6 +25,7 @@ from upgrader.fleet.events import (
     SoakGateChecked,
 )
 from upgrader.fleet.reports.news import CampaignNews, Told
+from upgrader.fleet.state import fold
 from upgrader.model.redaction.known_secrets import KNOWN
 from upgrader.reporting.observability.messages import Message, payload
 
@@ -39,10 +40,17 @@ STARTED = CampaignStarted(
 )
 
 
+def take(news: CampaignNews, events: Iterable[CampaignEvent], told: int = 0) -> None:
+    """Have it take events, as a coordinator reads them."""
+    for event in events:
+        before = news.state
+        news.take(event, before, fold([(BEGIN, event)], before), told)
+
+
 def news_of(events: Sequence[CampaignEvent], *, after: Sequence[CampaignEvent] = ()) -> Iterator[Message]:
     """The messages about these events; people know of the campaign, and of what was `after` its start."""
     news, known = CampaignNews(FLEET), [STARTED, *after]
-    news.take([(BEGIN, each) for each in (*known, *events)], len(known))
+    take(news, (*known, *events), len(known))
     return iter(news.messages(Decision(stages={each.name: Wait("") for each in FLEET.stages}), Told(len(known)))[0])
 
 
@@ -132,8 +140,8 @@ def test_pause_takes_nothing_back() -> None:
     news = CampaignNews(shown.status.fleet)
     names = [each.name for each in shown.status.fleet.clusters]
     inputs = tuple(ClusterInputs(each, "d") for each in names)
-    news.take([(BEGIN, CampaignStarted(STARTED.campaign, TARGET, STARTED.pins, inputs, "ann"))])
-    news.take([(BEGIN, event) for event in ended(names[0], "", "succeeded")])
+    take(news, [CampaignStarted(STARTED.campaign, TARGET, STARTED.pins, inputs, "ann")])
+    take(news, ended(names[0], "", "succeeded"))
     going = shown.status.decision
     assert "canary" not in going.stages
     first, told = news.messages(going, Told())
@@ -165,7 +173,7 @@ def test_gate_of_the_next_cluster() -> None:
     events += [SoakGateChecked(each, "errors", "0.2 is above 0.1", failed=True) for each in (a, b)]
     found = list[str]()
     for more in (events, [SoakGateChecked(a, "errors", "0.3", failed=True)], [ClusterSkipped(a, "ann", "gone")]):
-        news.take([(BEGIN, each) for each in more])
+        take(news, more)
         messages, told = news.messages(decide(FLEET, news.state, BEGIN), told)
         found += [each.text for each in messages if each.text.startswith("no further cluster begins")]
     first, second = found
