@@ -121,7 +121,7 @@ class ConsoleReporter:
         if is_new:
             recorded = "recorded: " if self._recording else ""
             behind = "\n" if question and question.open else ""
-            self._console.print(Text(f"{behind}  {recorded}{text}", style="dim"))
+            self._live.say(Text(f"{behind}  {recorded}{text}", style="dim"))
         if question is not None:
             self._ask(question, event)
             if is_new:

@@ -45,7 +45,12 @@ class Picture(Live):
         self._live_render = _Lines(console, self._live_render.renderable)
 
     def refresh(self) -> None:
-        """As rich's. Between two calls, a failure must not write a traceback over it, and end what redraws it."""
+        """As rich's. Between two calls, a failure must not write a traceback over it, and end what redraws it.
+
+        A terminal that takes no output gets no further pictures: each would have to be written once it takes some.
+        """
+        if threading.current_thread() is self._refresh_thread and getattr(self.console.file, "behind", False):
+            return
         try:
             self._say_all()
             super().refresh()
