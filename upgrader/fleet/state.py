@@ -218,7 +218,8 @@ def _after(state: CampaignState, time: datetime, event: CampaignEvent) -> Campai
         case CampaignEnded():
             return replace(state, ended=time)
         case Paused():
-            return replace(state, paused=event)
+            reasoned = state.paused if state.paused and state.paused.reason and not event.reason else event
+            return replace(state, paused=reasoned)  # a second pause without a reason doesn't hide the first one's
         case Unpaused():
             return replace(state, paused=None)
         case StageApproved():

@@ -204,6 +204,20 @@ def test_request_that_is_in_the_journal_already(machine: Machine) -> None:
     assert one.look()[0].stop == "" and not file.exists() and machine.begun == {"a": 1}
 
 
+def test_second_pause_without_a_reason(machine: Machine) -> None:
+    """It doesn't hide why the campaign was paused; one with a reason does."""
+    campaign = begun(machine)
+    one = coordinator(machine, campaign)
+    for by, reason in (("bob", ""), ("ann", "audit"), ("eve", "")):
+        campaign.ask(Paused(by, reason), machine.clock)
+    assert one.look()[0].stop == "paused by ann: audit"
+    campaign.ask(Paused("bob", "storage is full"), machine.clock)
+    assert one.look()[0].stop == "paused by bob: storage is full"
+    campaign.ask(Unpaused("ann"), machine.clock)
+    campaign.ask(Paused("eve", ""), machine.clock)
+    assert one.look()[0].stop == "paused by eve"
+
+
 def test_identity_before_action(machine: Machine) -> None:
     """Two kubeconfigs that were swapped are both refused, and nothing of either cluster is begun."""
     campaign = begun(machine)
