@@ -60,7 +60,7 @@ def init(folder: Path, target: KubernetesVersion, commands: tuple[str, ...], yes
 
     proposed = propose_fleet(folder, target, commands, shown.doing)
     write_files(proposed.texts, proposed.write, yes=yes)
-    say(f"Next: edit labels and stages, then upgrader -C {folder} fleet plan")
+    _say_next(folder, "Next: edit labels and stages, then upgrader fleet plan")
 
 
 @fleet.command()

@@ -11,6 +11,7 @@ from typing import Literal
 from upgrader.fleet.selectors import Selector
 from upgrader.fleet.windows import Exclusion, Window
 from upgrader.model.health_before import NONE, IntOrPercent
+from upgrader.model.natural_order import natural
 from upgrader.model.observability import ObservabilitySettings
 from upgrader.model.run_kind import RunKind
 from upgrader.model.version import KubernetesVersion
@@ -192,6 +193,14 @@ class Fleet:
         return {
             stage.name: tuple(each for each in self.clusters if self.stage_of[each.name] is stage)
             for stage in self.stages
+        }
+
+    @cached_property
+    def listed(self) -> Mapping[str, tuple[FleetCluster, ...]]:
+        """As `members`, in the order in which clusters are listed for people; they begin in the inventory's."""
+        return {
+            stage: tuple(sorted(members, key=lambda each: natural(each.name)))
+            for stage, members in self.members.items()
         }
 
     @cached_property

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from upgrader.config.fleet_yaml import is_name
+from upgrader.config.yaml_document import shown
 from upgrader.engine.journal.atomic import write_atomic
 from upgrader.errors import Blocked, UpgraderError, UsageError
 from upgrader.fleet.clusters import Answer, ask_cluster, private_kubeconfig
 from upgrader.fleet.inputs import kubeconfig_of
 from upgrader.model.first_few import first_few
+from upgrader.model.natural_order import natural
 from upgrader.model.redaction.known_secrets import KNOWN
 from upgrader.model.version import KubernetesVersion
 from upgrader.rendering import Templates
@@ -62,11 +65,12 @@ def propose_fleet(
                 f"{folder / name} exists already; nothing was written",
                 remedy="Add further clusters to fleet-inventory.yaml by hand; docs/fleet.md has its format.",
             )
-    found = sorted(path.parent for path in (folder / _CLUSTERS).glob("*/upgrader.yaml"))
+    found = [path.parent for path in (folder / _CLUSTERS).glob("*/upgrader.yaml")]
+    found.sort(key=lambda each: natural(each.name))
     if not found:
         raise UsageError(
             f"{folder / _CLUSTERS} has no cluster folder",
-            remedy=f"Write one for each cluster: upgrader -C {folder / _CLUSTERS}/NAME init",
+            remedy=f"Write one for each cluster: upgrader -C {shlex.quote(shown(folder / _CLUSTERS))}/NAME init",
         )
     if odd := [repr(each.name) for each in found if not is_name(each.name)]:
         raise UsageError(

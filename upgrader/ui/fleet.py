@@ -13,7 +13,7 @@ from upgrader.fleet.decide import Decision, Wait
 from upgrader.fleet.inputs import Inputs
 from upgrader.fleet.model import Fleet, Stage
 from upgrader.fleet.plans import NoRoom, PlanClass, SharedCause
-from upgrader.fleet.reports.words import detail, first_line, minute, until
+from upgrader.fleet.reports.words import detail, first_line, minute, some, waiting
 from upgrader.fleet.state import CampaignState
 from upgrader.fleet.traits import NewTrait
 from upgrader.fleet.use_cases import FleetStatus
@@ -56,7 +56,7 @@ def print_fleet(fleet: Fleet, stream: TextIO | None = None) -> None:
     out = console(stream)
     out.print(f"{fleet.goal}: {counted(len(fleet.clusters), 'cluster')} in {counted(len(fleet.stages), 'stage')}")
     for stage in fleet.stages:
-        names = [each.name for each in fleet.members[stage.name]]
+        names = [each.name for each in fleet.listed[stage.name]]
         rules = [f"{stage.max_concurrency.at_once(len(names))} at a time"]
         rules += ["after an approval"] if stage.approval else []
         needs = f" and {stage.soak_requests} requests" if stage.soak_requests else ""
@@ -65,7 +65,7 @@ def print_fleet(fleet: Fleet, stream: TextIO | None = None) -> None:
         rules += [f"then soaks for {_length(stage.soak_seconds)}{needs}"] if stage.soaks else []
         print_line(out, Text.assemble("  ", (stage.name, "bold"), f"  {', '.join(rules)}: {first_few(names)}"), 4)
     if fleet.excluded:
-        print_line(out, Text(f"  excluded: {first_few(fleet.excluded)}"), 4)
+        print_line(out, Text(f"  excluded: {some(fleet.excluded)}"), 4)
 
 
 def print_fleet_status(status: FleetStatus, stream: TextIO | None = None, program: str = "upgrader") -> None:
@@ -88,7 +88,8 @@ def print_fleet_status(status: FleetStatus, stream: TextIO | None = None, progra
     else:
         print_line(out, Text(f"run by {status.coordinator.holder} since {minute(status.coordinator.since)}"))
     if status.decision.stop and state.ended is None:
-        print_line(out, Text(f"no cluster begins: {status.decision.stop}{_way_out(status, program)}", style="red"))
+        stop = with_program(status.decision.stop, ("fleet",), program)
+        print_line(out, Text(f"no cluster begins: {stop}{_way_out(status, program)}", style="red"))
     for stage in status.fleet.stages:
         out.print()
         print_line(out, _stage_line(stage, status, program), 2)
@@ -116,14 +117,14 @@ def _stage_line(stage: Stage, status: FleetStatus, program: str) -> Text:
     known = {*status.decision.waits, *(start.cluster for start in status.decision.starts)}
     held = all(each.phase == "waiting" and each.name not in known for each in members)
     if status.state.ended is None and wait is not None and (done == len(members) or wait.person or held):
-        line.append(with_program(f", {wait.said('waits')}{until(wait)}", ("fleet",), program))
+        line.append(with_program(f", {waiting(wait)}", ("fleet",), program))
     return line
 
 
 def _groups(stage: Stage, status: FleetStatus) -> Iterable[list[str]]:
     """Clusters of a stage in the same state that wait for the same thing."""
     groups: dict[tuple[Any, ...], list[str]] = {}
-    for cluster in status.fleet.members[stage.name]:
+    for cluster in status.fleet.listed[stage.name]:
         each, wait = status.state.clusters[cluster.name], status.decision.waits.get(cluster.name)
         key = (each.phase, each.cause or each.reason, wait.reason if wait else "", wait.until if wait else None)
         groups.setdefault(key, []).append(cluster.name)
@@ -142,7 +143,7 @@ def changed_lines(decision: Decision, before: Decision | None) -> Iterator[str]:
     """What is new since the last look: a line for clusters or stages that wait for the same other thing than before."""
     known = {**before.waits, **before.stages} if before else {}
     yield from _grouped(
-        (name, f"{wait.said('waiting')}{until(wait)}")
+        (name, waiting(wait, "waiting"))
         for name, wait in (*decision.waits.items(), *decision.stages.items())
         if name not in known or known[name].reason != wait.reason
     )
@@ -173,7 +174,7 @@ def _grouped(said: Iterable[tuple[str, str]]) -> Iterator[str]:
     for name, text in said:
         names.setdefault(text, []).append(name)
     for text, mine in names.items():
-        yield f"{first_few(mine)}: {text}"
+        yield f"{some(mine)}: {text}"
 
 
 def print_classes(classes: Sequence[PlanClass], stream: TextIO | None = None) -> None:
@@ -181,10 +182,10 @@ def print_classes(classes: Sequence[PlanClass], stream: TextIO | None = None) ->
     out = console(stream)
     for number, each in enumerate(classes, 1):
         count = counted(len(each.clusters), "cluster")
-        title = f"plan {number}: {count} of {', '.join(each.stages)}: {first_few(each.clusters)}"
+        title = f"plan {number}: {count} of {', '.join(each.stages)}: {some(each.clusters)}"
         print_line(out, Text(title, style="bold"))
         if each.digests:
-            print_line(out, Text(f"  digests of the folders: {first_few(each.digests)}", style="dim"), 4)
+            print_line(out, Text(f"  digests of the folders: {some(each.digests)}", style="dim"), 4)
         if each.plan is None:
             why = Text(f"  can't be planned: {each.problem}", style="red") if each.problem else Text("  nothing to do")
             print_line(out, why, 4)
@@ -208,14 +209,14 @@ def print_new_traits(new: Sequence[NewTrait], stream: TextIO | None = None) -> N
             if each.stage == stage:
                 mine.setdefault(each.clusters, []).append(each.trait)
         for clusters, traits in mine.items():
-            print_line(out, Text(f"  {first_few(clusters)}: {first_few(traits, _TRAITS)}"), 4)
+            print_line(out, Text(f"  {some(clusters)}: {first_few(traits, _TRAITS)}"), 4)
 
 
 def print_unrehearsed(clusters: Sequence[str], fleet: Fleet, stream: TextIO | None = None) -> None:
     """Print which clusters were not rehearsed, and how they are."""
     if clusters:
         how = f"upgrader -C FOLDER rehearse --to {fleet.target}"
-        print_line(console(stream), Text(f"not rehearsed: {first_few(clusters)}: {how}", style="yellow"), 2)
+        print_line(console(stream), Text(f"not rehearsed: {some(clusters)}: {how}", style="yellow"), 2)
 
 
 def print_without_room(found: Sequence[NoRoom], stream: TextIO | None = None) -> None:
@@ -231,7 +232,7 @@ def print_without_room(found: Sequence[NoRoom], stream: TextIO | None = None) ->
 def print_shared(shared: Sequence[SharedCause], stream: TextIO | None = None) -> None:
     """Print which clusters that wait would fail as others have failed in the campaign, and why."""
     for each in shared:
-        would = f"{first_few(each.waiting)} would fail as {first_few(each.failed)} did: {each.cause}"
+        would = f"{some(each.waiting)} would fail as {some(each.failed)} did: {each.cause}"
         print_line(console(stream), Text(would, style="red"), 2)
 
 

@@ -134,7 +134,7 @@ class LiveCampaign(CampaignDisplay):
             self._say(f"The display failed, and the campaign continues without it: {type(error).__name__}: {error}")
 
     def _show(self, status: FleetStatus) -> None:
-        self._overview = overview(status, self._clock.now())
+        self._overview = overview(status, self._clock.now(), self._program)
         self._steps.forget({each.output for each in self._overview.running})
         if self._live.failure:
             raise self._live.failure

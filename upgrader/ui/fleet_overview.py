@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -13,11 +13,12 @@ from upgrader.fleet.decide import Wait
 from upgrader.fleet.model import Stage
 from upgrader.fleet.reports.failures import causes
 from upgrader.fleet.reports.outlook import Upcoming, upcoming
-from upgrader.fleet.reports.words import first_line, minute
+from upgrader.fleet.reports.words import first_line, minute, soaking
 from upgrader.fleet.state import ClusterState
 from upgrader.fleet.use_cases import FleetStatus
 from upgrader.model.first_few import first_few
 from upgrader.model.redaction.printable import printable
+from upgrader.ui.as_typed import with_program
 
 __all__ = ["Failures", "Next", "Overview", "Running", "Soaking", "StageCounts", "one_line", "overview"]
 
@@ -105,9 +106,13 @@ class Overview:
     next: Next | None
 
 
-def overview(status: FleetStatus, now: datetime) -> Overview:
-    """Of a campaign that was begun."""
+def overview(status: FleetStatus, now: datetime, program: str = "upgrader") -> Overview:
+    """Of a campaign that was begun; its commands can be copied: `program` is how the operator calls upgrader for it."""
     state = status.state
+
+    def typed(text: str) -> str:
+        return one_line(with_program(text, ("fleet",), program))
+
     running = sorted(
         (each for each in state.clusters.values() if each.phase == "running"),
         key=lambda each: (each.since or now, each.name),
@@ -121,15 +126,15 @@ def overview(status: FleetStatus, now: datetime) -> Overview:
         started=state.started,
         ended=state.ended,
         paused=state.paused is not None,
-        stop="" if state.ended else one_line(stop),
-        stages=tuple(_stage(each, status) for each in status.fleet.stages),
+        stop="" if state.ended else typed(stop),
+        stages=tuple(_stage(each, status, typed) for each in status.fleet.stages),
         running=tuple(_running(each, status.campaign) for each in running if status.campaign),
         soaking=tuple(_soaking(status)),
         failures=tuple(
-            Failures(each.what, one_line(first_few(each.clusters)), one_line(first_line(each.text)))
+            Failures(each.what, one_line(first_few(each.clusters)), typed(first_line(each.text)))
             for each in causes(status)
         ),
-        next=next(map(_next, coming), None),
+        next=next((_next(each, typed) for each in coming), None),
     )
 
 
@@ -142,7 +147,7 @@ def _running(each: ClusterState, campaign: Campaign) -> Running:
     return Running(one_line(each.name), campaign.attempt(each.name, each.attempt), each.since)
 
 
-def _stage(stage: Stage, status: FleetStatus) -> StageCounts:
+def _stage(stage: Stage, status: FleetStatus, typed: Callable[[str], str]) -> StageCounts:
     members = [status.state.clusters[each.name] for each in status.fleet.members[stage.name]]
     phases = Counter(each.phase for each in members)
     open_ = status.state.ended is None
@@ -153,7 +158,7 @@ def _stage(stage: Stage, status: FleetStatus) -> StageCounts:
         running=phases["running"],
         failed=sum(each.failed for each in members),
         left_out=phases["skipped"],
-        waits=one_line(_waits(stage, members, status)) if open_ else "",
+        waits=typed(_waits(stage, members, status)) if open_ else "",
         over=stage.name not in status.decision.stages,
     )
 
@@ -176,7 +181,7 @@ def _waits(stage: Stage, members: Sequence[ClusterState], status: FleetStatus) -
 
 def _said(wait: Wait, waits: str = "waits") -> str:
     """With the time first: a reason may be longer than the line."""
-    return wait.said(f"{waits} until {minute(wait.until)}" if wait.until else waits)
+    return soaking(wait) or wait.said(f"{waits} until {minute(wait.until)}" if wait.until else waits)
 
 
 def _soaking(status: FleetStatus) -> Iterator[Soaking]:
@@ -185,7 +190,7 @@ def _soaking(status: FleetStatus) -> Iterator[Soaking]:
     for stage in status.fleet.stages:
         if not stage.soaks or stage.name not in status.decision.stages or status.state.ended:
             continue
-        for cluster in status.fleet.members[stage.name]:
+        for cluster in status.fleet.listed[stage.name]:
             each = status.state.clusters[cluster.name]
             if each.phase == "succeeded":
                 groups.setdefault(_soak(each), []).append(each)
@@ -207,6 +212,6 @@ def _latest(clusters: Iterable[ClusterState]) -> datetime | None:
     return max((each.since for each in clusters if each.since is not None), default=None)
 
 
-def _next(first: Upcoming) -> Next:
+def _next(first: Upcoming, typed: Callable[[str], str]) -> Next:
     who = first_few(first.clusters, 1) if first.clusters else first.who
-    return Next(one_line(f"{who}: {first_line(first.wait.reason)}"), first.wait.until)
+    return Next(typed(f"{who}: {first_line(first.what)}"), first.wait.until)

@@ -38,14 +38,14 @@ def proposed(folder: Path, *commands: str) -> ProposedFleet:
     return propose_fleet(folder, TARGET, commands, lambda _: None, answer)
 
 
-@pytest.mark.parametrize("names", [("eu-1",), ("eu-1", "eu-2", "us")])
+@pytest.mark.parametrize("names", [("eu-1",), ("eu-1", "eu-2", "eu-10", "us")])
 def test_what_is_written_is_a_fleet(tmp_path: Path, names: tuple[str, ...]) -> None:
     """The first cluster is the canary, the others follow an approval; each has the UID that it has told."""
     clusters(tmp_path, *names)
     proposed(tmp_path, "aws").write()
     fleet = read_fleet(tmp_path, FakeClock().now())
     assert fleet.target == TARGET and fleet.commands == {"aws"}
-    assert {each.name: each.uid for each in fleet.clusters} == {name: f"uid-{name}" for name in names}
+    assert [(each.name, each.uid) for each in fleet.clusters] == [(name, f"uid-{name}") for name in names]
     members = {stage: [each.name for each in of] for stage, of in fleet.members.items()}
     assert members == {"canary": ["eu-1"], **({"production": list(names[1:])} if names[1:] else {})}
     assert [stage.approval for stage in fleet.stages] == [False, True][: len(fleet.stages)]

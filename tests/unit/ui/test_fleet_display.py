@@ -28,6 +28,7 @@ from upgrader.fleet.run_steps import RunSteps
 from upgrader.fleet.state import ClusterState
 from upgrader.model.outcome import pending
 from upgrader.ui import fleet_display
+from upgrader.ui.fleet import print_fleet_status
 from upgrader.ui.fleet_display import CampaignDisplay, CampaignPicture, LiveCampaign, campaign_display
 from upgrader.ui.fleet_overview import Overview, overview
 from upgrader.ui.terminal import console, is_interactive
@@ -116,7 +117,8 @@ def test_clusters_that_soak() -> None:
     canary = campaign.status.fleet.stages[0]
     fleet = SimpleNamespace(
         stages=(replace(canary, name="soaks"),),
-        members={"soaks": [SimpleNamespace(name=name) for name in ended]},
+        members=(soaks := {"soaks": [SimpleNamespace(name=name, labels={}) for name in ended]}),
+        listed=soaks,
         clusters=[SimpleNamespace(name=name, labels={}) for name in ended],
         goal=campaign.status.fleet.goal,
         expected_seconds=1800.0,
@@ -132,7 +134,23 @@ def test_clusters_that_soak() -> None:
     assert re.search(
         r"! c3  soak: gate errors doesn't pass: 0\.2 is above 0\.1 +3 min 00 s\n ✓ c0, c1, c2 and 1 more ", shown
     )
-    assert "waits until 2026-12-02 02:50Z for soak" in shown and "next  in 2 h 00 min  stage soaks: soak" in shown
+    assert "   soaking until 2026-12-02 02:50Z" in shown and "in 2 h 00 min  stage soaks: the end of its soak" in shown
+
+
+def test_commands_of_a_picture_can_be_copied() -> None:
+    """Each has the folder, quoted as a shell needs it: of an approval, of a gate, and of what is next."""
+    campaign, program = campaign_of(5), "upgrader -C '/srv/my fleet'"
+    approval = Wait("an approval: upgrader fleet approve last --reason TEXT", person=True)
+    stop = "stage canary: gate errors of a has not passed; to check it again: upgrader fleet retry a"
+    decision = replace(campaign.status.decision, stages={"last": approval}, waits={}, stop=stop)
+    found = overview(replace(campaign.status, decision=decision), campaign.now, program)
+    shown = drawn(found, campaign.now, width=200, program=program)
+    assert f"no cluster begins: {stop.replace('upgrader', program)}" in shown
+    assert f"   waits for an approval: {program} fleet approve last --reason TEXT" in shown
+    assert "upgrader fleet" not in shown
+    out = StringIO()
+    print_fleet_status(replace(campaign.status, decision=decision), out, program)
+    assert f"{program} fleet retry a" in " ".join(out.getvalue().split()) and "upgrader fleet" not in out.getvalue()
 
 
 def test_what_needs_an_operator_is_seen() -> None:

@@ -9,7 +9,7 @@ from uuid import NAMESPACE_OID, uuid5
 
 from upgrader import __version__
 from upgrader.fleet.reports.outlook import Upcoming, upcoming
-from upgrader.fleet.reports.words import minute
+from upgrader.fleet.reports.words import soaking, waiting
 from upgrader.fleet.use_cases import FleetStatus
 from upgrader.model.counted import counted
 from upgrader.model.redaction.printable import printable
@@ -78,10 +78,13 @@ def _campaign(status: FleetStatus, now: datetime) -> Iterator[str]:
 
 
 def _wait(status: FleetStatus, each: Upcoming, ends: datetime, now: datetime) -> Iterator[str]:
-    what = f"the wait for {each.wait.reason.partition(': ')[0]} ends" if each.closes is None else "window"
+    what = "the soak ends" if soaking(each.wait) else f"the wait for {each.wait.reason.partition(': ')[0]} ends"
+    what = "the wait ends" if each.wait.stated else what
+    what = what if each.closes is None else "window"
     summary = f"{_title(status)}: {each.who}: {what}"
     clusters = f"\nClusters: {', '.join(each.clusters)}" if each.clusters else ""
-    about = f"Waits for {each.wait.reason}, until {minute(ends)}.\nCampaign {status.state.campaign}{clusters}"
+    waits = waiting(each.wait, "Waits")
+    about = f"{waits[0].upper()}{waits[1:]}.\nCampaign {status.state.campaign}{clusters}"
     key = f"{each.who}/{each.wait.reason}/{ends.isoformat()}"
     yield from _event(status, key, ends, each.closes, now, summary, about)
 

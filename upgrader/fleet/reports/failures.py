@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 
 from upgrader.fleet.causes import cause_of
 from upgrader.fleet.use_cases import FleetStatus
@@ -42,7 +43,7 @@ def tone_of(phase: str) -> Tone:
 def causes(status: FleetStatus) -> tuple[Cause, ...]:
     """Most clusters first. A cluster that is interrupted, and begun again by itself, is among them."""
     found: dict[tuple[str, str], list[tuple[str, Tone, str]]] = {}
-    for cluster in status.fleet.clusters:
+    for cluster in chain.from_iterable(status.fleet.listed.values()):
         each = status.state.clusters[cluster.name]
         if each.failed or each.phase == "interrupted":
             cause = each.cause or cause_of("", each.reason, each.name)

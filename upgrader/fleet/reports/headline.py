@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from upgrader.fleet.reports.metrics import state_of
-from upgrader.fleet.reports.words import first_line, minute
+from upgrader.fleet.reports.words import first_line, minute, some
 from upgrader.fleet.use_cases import FleetStatus
-from upgrader.model.first_few import first_few
 from upgrader.reporting.report.headline import Headline
 
 __all__ = ["fleet_headline"]
@@ -40,10 +39,10 @@ def _done(status: FleetStatus, title: str) -> Headline:
     failed = [each.name for each in clusters if each.failed]
     skipped = [each.name for each in clusters if each.phase == "skipped"]
     count = sum(each.phase == "succeeded" for each in clusters)
-    left = f" Left out: {first_few(skipped)}." if skipped else ""
+    left = f" Left out: {some(skipped)}." if skipped else ""
     again = "upgrader fleet retry CLUSTER"
     if failed:
-        sentence = f"It is done, but {len(failed)} of {len(clusters)} clusters have failed: {first_few(failed)}.{left}"
+        sentence = f"It is done, but {len(failed)} of {len(clusters)} clusters have failed: {some(failed)}.{left}"
         return Headline("bad", title, "Done, with failures", sentence, "Fix their causes, then retry them.", (again,))
     sentence = f"{count} of {len(clusters)} clusters {status.fleet.goal.reached}.{left}"
     return Headline("good", title, "Done", sentence, "", (again,) if skipped else ())

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from upgrader.fleet.decide import Wait, needed_seconds
+from upgrader.fleet.reports.words import awaited
 from upgrader.fleet.use_cases import FleetStatus
 from upgrader.fleet.windows import next_opening
 from upgrader.model.first_few import first_few
+from upgrader.model.natural_order import in_natural_order
 
 __all__ = ["Upcoming", "upcoming"]
 
@@ -26,6 +28,11 @@ class Upcoming:
     wait: Wait
     closes: datetime | None = None
     """When the window ends that opens at the end of this wait; None: it isn't one for a window, or nothing ends it."""
+
+    @property
+    def what(self) -> str:
+        """`its window`, `the end of its soak`."""
+        return awaited(self.wait)
 
     @property
     def who(self) -> str:
@@ -68,4 +75,4 @@ def _clusters(status: FleetStatus, now: datetime) -> Iterator[Upcoming]:
             end = opens[1] if opens and now < opens[0] == wait.until else None
         groups.setdefault((fleet.stage_of[cluster.name].name, wait, end), []).append(cluster.name)
     for (stage, wait, end), names in groups.items():
-        yield Upcoming(stage, tuple(names), wait, end)
+        yield Upcoming(stage, tuple(in_natural_order(names)), wait, end)

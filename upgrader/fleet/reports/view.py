@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from urllib.parse import quote
@@ -16,7 +16,7 @@ from upgrader.fleet.reports.axis import exclusion_bars, scale_until, ticks_of, w
 from upgrader.fleet.reports.failures import Cause, causes, tone_of
 from upgrader.fleet.reports.headline import fleet_headline
 from upgrader.fleet.reports.outlook import Upcoming, upcoming
-from upgrader.fleet.reports.words import detail, first_line, minute, until
+from upgrader.fleet.reports.words import detail, first_line, minute, waiting
 from upgrader.fleet.state import ClusterState
 from upgrader.fleet.use_cases import FleetStatus
 from upgrader.model.time_text import duration
@@ -169,7 +169,7 @@ class _Rows:
     """Until when an attempt without an end is drawn."""
 
     def stage(self, stage: Stage) -> StageRow:
-        members = [self.status.state.clusters[each.name] for each in self.status.fleet.members[stage.name]]
+        members = [self.status.state.clusters[each.name] for each in self.status.fleet.listed[stage.name]]
         counts = Counter(each.phase for each in members)
         wait = None if self.status.state.ended else self.status.decision.stages.get(stage.name)
         failed = next((each.phase for each in members if each.failed), "")
@@ -178,7 +178,7 @@ class _Rows:
         return StageRow(
             name=stage.name,
             tone=tone,
-            status=f"waits: {first_line(wait.reason)}{until(wait)}" if wait else "done",
+            status=waiting(replace(wait, reason=first_line(wait.reason))) if wait else "done",
             counts=", ".join(f"{count} {phase}" for phase, count in counts.items()),
             count=len(members),
             bars=tuple(self._stage_bars(stage)),

@@ -99,7 +99,7 @@ def test_five_clusters_are_all_there() -> None:
         assert name in text
     assert "1 of 5" in text and "No answer" not in text
     assert "waits for its API to answer" in text and "until 2026-12-04 00:36Z" in text
-    assert "waits: the stages before it, then an approval" in text
+    assert "waits for the stages before it, then an approval" in text
     assert "rolled-back 1 cluster: eu-central-001.example gate: etcd has an alarm: NOSPACE" in text
     assert "Not in this campaign: lab." in text
 
