@@ -54,9 +54,11 @@ def _notify(text: str) -> None:
 def _display() -> RunDisplay:
     """Programs that read the events get them alone: a picture on the same terminal would overwrite what they show."""
     from upgrader.app.locking import own_name
+    from upgrader.ui.as_typed import program
     from upgrader.ui.reporters import choose_reporter
 
-    return event_stream() or choose_reporter(sys.stderr, sys.stdin, by=own_name())
+    typed = program(click.get_current_context().obj)  # the cluster's folder
+    return event_stream() or choose_reporter(sys.stderr, sys.stdin, by=own_name(), program=typed)
 
 
 def front_end(*, busy: bool = True) -> FrontEnd:

@@ -74,15 +74,17 @@ class ConsoleReporter:
         monotonic: Callable[[], float] = time.monotonic,
         recording: Recording | None = None,
         question: ApprovalQuestion | None = None,
+        program: str = "upgrader",
     ) -> None:
         """With a `recording`, `monotonic` has its seconds, and all that is shown is marked as one.
 
-        `question` asks for approvals on the same terminal; None: there is no question.
+        `question` asks for approvals on the same terminal; None: there is no question. `program` is how the operator
+        calls upgrader for this cluster.
         """
         self._console = console
         self._monotonic = monotonic
         self._recording = recording
-        self._question = question
+        self._question, self._program = question, program
         self._began = recording.began if recording else datetime.now(UTC) - timedelta(seconds=monotonic())
         self._lock = threading.RLock()  # a signal handler may run while it is held
         self._state = RunState()
@@ -141,7 +143,7 @@ class ConsoleReporter:
             self._live.transient = False
             self._live.stop()
             waits = f"  {event.step} waits for an approval, for {duration(event.seconds)}"
-            self._console.print(Text(f"{waits}; or, from anywhere: upgrader approve {event.step} --reason TEXT"))
+            self._console.print(Text(f"{waits}; or, from anywhere: {self._program} approve {event.step} --reason TEXT"))
             question.ask(event.step)
         elif isinstance(event, StepApproved):
             question.withdraw()

@@ -37,10 +37,15 @@ from upgrader.model.event import (
 )
 from upgrader.model.redaction.printable import printable
 from upgrader.model.run_kind import describe_run
+from upgrader.ui.as_typed import with_program
 from upgrader.ui.repeats import Repeats
 from upgrader.ui.terminal import duration, milliseconds
 
 __all__ = ["PlainReporter"]
+
+
+_COMMANDS = ("approve",)
+"""Those that a run waits for."""
 
 
 def _utc() -> datetime:
@@ -56,11 +61,12 @@ class PlainReporter:
         now: Callable[[], datetime] = _utc,
         monotonic: Callable[[], float] = time.monotonic,
         prefix: str = "",
+        program: str = "upgrader",
     ) -> None:
-        """`prefix` begins each line."""
+        """`prefix` begins each line; `program` is how the operator calls upgrader for this cluster."""
         self._stream = stream
         self._now = now
-        self._prefix = prefix
+        self._prefix, self._program = prefix, program
         self._repeats = Repeats(monotonic)
 
     def __enter__(self) -> Self:
@@ -85,7 +91,7 @@ class PlainReporter:
         """Write the event, unless it repeats the last one."""
         if self._repeats.skip(event):
             return
-        self._write(printable(_line(event)))
+        self._write(with_program(printable(_line(event)), _COMMANDS, self._program))
 
     def _write(self, text: str) -> None:
         stamp = self._now().strftime("%H:%M:%SZ")

@@ -6,6 +6,7 @@ import io
 from datetime import timedelta
 
 import pytest
+from rich.console import Console
 
 from testkit.fakes.clock import FakeClock
 from tests.unit.ui.conftest import APPLIED, looked
@@ -24,6 +25,8 @@ from upgrader.model.event import (
     UndoStarted,
 )
 from upgrader.model.outcome import holds, pending
+from upgrader.ui.approval_question import ApprovalQuestion
+from upgrader.ui.live_display import ConsoleReporter
 from upgrader.ui.plain_log import PlainReporter
 from upgrader.ui.repeats import REPEAT_SECONDS
 from upgrader.ui.reporters import choose_reporter
@@ -86,6 +89,18 @@ def test_an_approval_says_how_it_is_given(log: Log) -> None:
         "00:00:00Z  b: waiting for `upgrader approve b --reason WHY` [1 h 00 min left]",
         "00:00:00Z  b: approved by ann@desk: all is green",
     ]
+
+
+def test_command_of_an_approval_can_be_copied() -> None:
+    """It has the cluster's folder, on each display of a run."""
+    program, asked = "upgrader -C '/srv/north 1'", ApprovalRequested("b", 3600.0)
+    log, screen = io.StringIO(), io.StringIO()
+    PlainReporter(log, program=program).emit(asked)
+    question = ApprovalQuestion(io.StringIO(), lambda _: None, "ann@desk")
+    question.ask = lambda _: None  # type: ignore[method-assign]  # there is no terminal
+    ConsoleReporter(Console(file=screen, width=120), question=question, program=program).emit(asked)
+    assert f"`{program} approve b --reason WHY`" in log.getvalue()
+    assert f"{program} approve b --reason TEXT" in " ".join(screen.getvalue().split())
 
 
 def test_a_gate_is_not_repeated_until_it_is_time(log: Log) -> None:
