@@ -90,7 +90,9 @@ def init(
             say(f"Next: {each.then}")
         return
     jobs = propose_jobs(folder, system) if system else None
-    where = "upgrader" if folder == Path.cwd() else f"upgrader -C {folder}"
+    from upgrader.ui.as_typed import program
+
+    where = program(folder)
     if jobs is None or not (folder / "upgrader.yaml").exists():
         kind = _look_and_write(folder, Login(ssh_user, ssh_key.absolute() if ssh_key else None), shown, yes=yes)
         say(f"Next: {', then '.join(f'{where} {command}' for command in _NEXT[kind])}")

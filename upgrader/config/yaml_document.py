@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ __all__ = [
     "read_values",
     "root_keys",
     "shown",
+    "typed",
 ]
 
 KeyPath = tuple[str | int, ...]
@@ -81,6 +83,11 @@ def shown(path: Path) -> str:
     """A path for messages: relative when it is below the current folder."""
     relative = os.path.relpath(path)
     return str(path) if relative.startswith("..") else relative
+
+
+def typed(path: Path) -> str:
+    """The same in a command that can be copied: quoted as a shell needs it."""
+    return shlex.quote(shown(path))
 
 
 def read_mapping(path: Path, *, links: bool = True) -> Document:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -20,7 +19,7 @@ from upgrader.config.fleet_yaml import (
     StageSection,
     WindowSection,
 )
-from upgrader.config.yaml_document import Document, KeyPath, all_in_one, shown
+from upgrader.config.yaml_document import Document, KeyPath, all_in_one, shown, typed
 from upgrader.errors import ConfigError
 from upgrader.fleet.cron import YEARS, Cron
 from upgrader.fleet.model import Domains, Fleet, FleetCluster, JobSettings, MaxFailures, OnUnreachable, Stage
@@ -90,7 +89,7 @@ class _Inventory:
                         ("clusters", index, "folder"),
                         f"{shown(folder)}, the folder of cluster {entry.name}, is not a cluster folder: it has no "
                         "upgrader.yaml",
-                        remedy=f"Write it: upgrader -C {shlex.quote(shown(folder))} init",
+                        remedy=f"Write it: upgrader -C {typed(folder)} init",
                     )
                 )
             self.clusters.setdefault(entry.name, cluster)

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from upgrader.app.wiring import open_api
 from upgrader.config.load import load_settings
-from upgrader.config.yaml_document import shown
+from upgrader.config.yaml_document import typed
 from upgrader.engine.history.journal_in_secrets import ClusterReplicas
 from upgrader.engine.history.past_runs import past_runs
 from upgrader.engine.history.run_discovery import bring_home, find_runs, with_remote_runs
@@ -238,7 +238,7 @@ class JobsExecutor:
                 raise UsageError(
                     f"its pod names no run, or is gone, and its cluster's journals can't be read: {unread}. They are "
                     f"read again by each `upgrader fleet run`. If an upgrade has stopped the API: upgrader -C "
-                    f"{shown(folder)} {self.fleet.goal.to_end}. If the cluster is permanently gone, name it in "
+                    f"{typed(folder)} {self.fleet.goal.to_end}. If the cluster is permanently gone, name it in "
                     "`exclude`: upgrader fleet run --new"
                 )
             self._remove_secrets(mine.namespace, mine.cluster)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from upgrader.config.fleet_yaml import is_name
-from upgrader.config.yaml_document import shown
+from upgrader.config.yaml_document import typed
 from upgrader.engine.journal.atomic import write_atomic
 from upgrader.errors import Blocked, UpgraderError, UsageError
 from upgrader.fleet.clusters import Answer, ask_cluster, private_kubeconfig
@@ -70,7 +69,7 @@ def propose_fleet(
     if not found:
         raise UsageError(
             f"{folder / _CLUSTERS} has no cluster folder",
-            remedy=f"Write one for each cluster: upgrader -C {shlex.quote(shown(folder / _CLUSTERS))}/NAME init",
+            remedy=f"Write one for each cluster: upgrader -C {typed(folder / _CLUSTERS)}/NAME init",
         )
     if odd := [repr(each.name) for each in found if not is_name(each.name)]:
         raise UsageError(

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from upgrader.app.resumable import builds_on
-from upgrader.config.yaml_document import shown
+from upgrader.config.yaml_document import typed
 from upgrader.engine.history.past_runs import PastRun, newest_of_kind, past_runs
 from upgrader.errors import Blocked
 from upgrader.fleet.model import Fleet, FleetCluster, Goal
@@ -57,7 +57,7 @@ def refuse_open_runs(
 def how_to_end(folder: Path, goal: Goal | None = None) -> str:
     """The commands that end the run which `open_run` names: an upgrade, or one with this `goal`."""
     to_end = goal.to_end if goal else "resume, or rollback"
-    return f"upgrader -C {shown(folder)} {to_end}; if it builds on another run, its own command"
+    return f"upgrader -C {typed(folder)} {to_end}; if it builds on another run, its own command"
 
 
 def open_run(folder: Path, at_work: Callable[[], str], active: bool = False, kind: RunKind = RunKind.UPGRADE) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 from upgrader import __version__
 from upgrader.app.rehearsal_records import folder_seal, read_record, rehearsal_time
 from upgrader.config.load import load_settings
-from upgrader.config.yaml_document import shown
+from upgrader.config.yaml_document import typed
 from upgrader.fleet.clusters import Answer
 from upgrader.model.rehearsal_record import KnownRehearsal, RehearsalRecord
 from upgrader.model.version import KubernetesVersion
@@ -49,7 +49,7 @@ def unrehearsed(folder: Path, digest: str, answer: Answer, target: KubernetesVer
             "campaign to that version first"
         )
     why = f": {blocking.diagnosis}" if blocking.diagnosis else ""
-    return f"{blocking.title}{why} Rehearse it: upgrader -C {shown(folder)} rehearse --to {target}"
+    return f"{blocking.title}{why} Rehearse it: upgrader -C {typed(folder)} rehearse --to {target}"
 
 
 def _differences(record: RehearsalRecord, digest: str, answer: Answer) -> Iterator[str]:

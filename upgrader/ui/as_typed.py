@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterable
 from pathlib import Path
 
-from upgrader.config.yaml_document import shown
+from upgrader.config.yaml_document import typed as quoted
 
 __all__ = ["program", "with_folder", "with_program"]
 
 
 def program(folder: Path) -> str:
     """`upgrader -C FOLDER`, or `upgrader` alone in the folder itself."""
-    return "upgrader" if folder == Path.cwd() else f"upgrader -C {shlex.quote(shown(folder))}"
+    return "upgrader" if folder == Path.cwd() else f"upgrader -C {quoted(folder)}"
 
 
 def with_folder(text: str, commands: Iterable[str], folder: Path) -> str:

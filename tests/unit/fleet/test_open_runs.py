@@ -9,7 +9,7 @@ import pytest
 from testkit.fakes.clock import FakeClock
 from tests.unit.fleet.test_outcomes import FIRST, write_run
 from upgrader.engine.journal.journal_file import JOURNAL, Journal
-from upgrader.fleet.open_runs import open_run
+from upgrader.fleet.open_runs import how_to_end, open_run
 from upgrader.model.event import RunEnded, RunStarted, StepStarted
 from upgrader.model.release import RestorePoint
 from upgrader.model.run_kind import RunKind
@@ -37,6 +37,11 @@ def test_interrupted_upgrade_before_a_later_run(tmp_path: Path, kind: RunKind, i
     write_run(tmp_path)
     write_later(tmp_path, kind)
     assert open_run(tmp_path, lambda: "it may be at work") == (f"run {FIRST}" if is_open else "")
+
+
+def test_command_that_ends_a_run_can_be_copied() -> None:
+    """Its folder is quoted as a shell needs it."""
+    assert how_to_end(Path("/srv/north 1")).startswith("upgrader -C '/srv/north 1' resume, or rollback")
 
 
 def test_later_run_without_an_end_is_open(tmp_path: Path) -> None:

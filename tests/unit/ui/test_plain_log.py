@@ -91,13 +91,13 @@ def test_an_approval_says_how_it_is_given(log: Log) -> None:
     ]
 
 
-def test_command_of_an_approval_can_be_copied() -> None:
+def test_command_of_an_approval_can_be_copied(monkeypatch: pytest.MonkeyPatch) -> None:
     """It has the cluster's folder, on each display of a run."""
     program, asked = "upgrader -C '/srv/north 1'", ApprovalRequested("b", 3600.0)
     log, screen = io.StringIO(), io.StringIO()
     PlainReporter(log, program=program).emit(asked)
     question = ApprovalQuestion(io.StringIO(), lambda _: None, "ann@desk")
-    question.ask = lambda _: None  # type: ignore[method-assign]  # there is no terminal
+    monkeypatch.setattr(question, "ask", lambda _: None)  # there is no terminal
     ConsoleReporter(Console(file=screen, width=120), question=question, program=program).emit(asked)
     assert f"`{program} approve b --reason WHY`" in log.getvalue()
     assert f"{program} approve b --reason TEXT" in " ".join(screen.getvalue().split())
