@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import partial
 from itertools import count
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 from testkit.fakes.clock import FakeClock
 from testkit.fleet_folder import server_of, write_fleet
+from upgrader.engine.journal import journal_file, record
 from upgrader.engine.journal.journal_file import JOURNAL, Journal
+from upgrader.engine.journal.record import Record
 from upgrader.errors import ApiUnavailable, UsageError
 from upgrader.fleet.campaigns import Campaign, begin, fleet_files
 from upgrader.fleet.cluster_checks import Questions
 from upgrader.fleet.clusters import Answer, Answered
 from upgrader.fleet.coordinator import LOOK_SECONDS, Coordinator
-from upgrader.fleet.events import CampaignStarted, ChosenPod, ClusterInputs, Pins
+from upgrader.fleet.events import EVENTS, CampaignStarted, ChosenPod, ClusterInputs, Pins
 from upgrader.fleet.fleet_folder import read_fleet
 from upgrader.fleet.inputs import Inputs, inputs_of
 from upgrader.fleet.model import FleetCluster
@@ -44,6 +47,7 @@ __all__ = [
     "coordinator",
     "inputs",
     "killed_at",
+    "lines_read",
     "look_until",
     "phases",
 ]
@@ -82,6 +86,19 @@ def killed_at(moment: int, *, after: bool) -> Iterator[None]:
 
     with patch.object(Journal, "emit", killing), suppress(Killed):
         yield
+
+
+@contextmanager
+def lines_read() -> Iterator[list[int]]:
+    """The numbers of the lines that are read of campaigns' journals meanwhile; not of clusters' runs."""
+    found, checked = list[int](), record.checked
+
+    def noted(line: bytes, number: int, checksum: str, events: Mapping[str, type[Any]]) -> tuple[Record, str]:
+        found.extend([number] * (events is EVENTS))
+        return checked(line, number, checksum, events)
+
+    with patch.object(journal_file, "checked", noted):
+        yield found
 
 
 class Machine:
