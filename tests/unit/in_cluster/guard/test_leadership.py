@@ -10,6 +10,7 @@ import pytest
 
 from tests.unit.in_cluster.guard.fake_api import FakeApi
 from upgrader.in_cluster.guard.guard_errors import ApiAway, ApiRefused, Conflict
+from upgrader.in_cluster.guard.runtime.informer import Key
 from upgrader.in_cluster.guard.runtime.leadership import Leadership
 from upgrader.in_cluster.guard.runtime.resource import Resource
 from upgrader.in_cluster.guard.runtime.work_queue import WorkQueue
@@ -204,17 +205,17 @@ def test_a_key_is_taken_once_when_it_is_due() -> None:
 
     async def whole() -> None:
         seconds = [0.0]
-        queue = WorkQueue[str](lambda: seconds[0])
-        queue.add("late", 5)
-        queue.add("a")
-        queue.add("a", 3)
-        queue.add("late", 9)
-        assert await queue.take() == "a"
+        queue = WorkQueue[Key](lambda: seconds[0])
+        queue.add(("shop", "late"), 5)
+        queue.add(("shop", "a"))
+        queue.add(("shop", "a"), 3)
+        queue.add(("shop", "late"), 9)
+        assert await queue.take() == ("shop", "a")
         taking = asyncio.ensure_future(queue.take())
         await asyncio.sleep(0)
-        queue.add("b")
-        assert await taking == "b"
+        queue.add(("shop", "b"))
+        assert await taking == ("shop", "b")
         seconds[0] = 5.0
-        assert await queue.take() == "late"
+        assert await queue.take() == ("shop", "late")
 
     asyncio.run(whole())

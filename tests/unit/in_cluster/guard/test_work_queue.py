@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
+from tests.unit.in_cluster.guard.protector_world import protector, put, see
+from tests.unit.in_cluster.guard.test_aggregator import World as Aggregating
+from tests.unit.in_cluster.guard.test_aggregator import run as counting
 from tests.unit.in_cluster.guard.test_haproxy_agent import FakeHAProxy, World
+from tests.unit.in_cluster.guard.test_rollouts import lead
+from upgrader.in_cluster.guard.roles.protector_cache import POD_PROTECTORS
+from upgrader.in_cluster.guard.runtime.informer import Key
 from upgrader.in_cluster.guard.runtime.work_queue import WorkQueue
 
 
@@ -18,11 +24,11 @@ def test_who_takes_ends_although_something_comes() -> None:
     """A signal that arrives with an event isn't lost: the process would run until it is killed."""
 
     async def run() -> None:
-        queue = WorkQueue[str]()
-        queue.add("much later", 120)
+        queue = WorkQueue[Key]()
+        queue.add(("shop", "much later"), 120)
         task = asyncio.create_task(queue.take())
         await steps()
-        queue.add("later", 60)
+        queue.add(("shop", "later"), 60)
         task.cancel()
         await steps()
         assert task.cancelled()
@@ -44,3 +50,61 @@ def test_the_agent_of_a_load_balancer_ends_although_a_node_changes() -> None:
         assert task.cancelled()
 
     asyncio.run(run())
+
+
+def test_namespaces_take_turns() -> None:
+    """Of a namespace with a flood of changes one key is taken, and then one of each other, however late it was added;
+    within a namespace the one that has been due for longest.
+    """
+
+    async def run() -> None:
+        now = 0.0
+        queue = WorkQueue[Key](lambda: now)
+        for number in range(1000):
+            now = number / 1000
+            queue.add(("flood", str(number)))
+        now = 1.0
+        taken = [await queue.take()]
+        queue.add(("shop", "later"), 60)
+        queue.add(("shop", "web"))
+        queue.add(("ops", "db"))
+        taken += [await queue.take() for _ in range(4)]
+        assert taken == [("flood", "0"), ("flood", "1"), ("shop", "web"), ("ops", "db"), ("flood", "2")]
+        now = 61.0
+        assert {await queue.take(), await queue.take()} == {("flood", "3"), ("shop", "later")}
+
+    asyncio.run(run())
+
+
+def test_a_namespace_that_is_looked_at_again_and_again_lets_each_other_one_in() -> None:
+    """What is added again as soon as it was taken, as a protector that others write all the time, comes after them."""
+
+    async def run() -> None:
+        queue = WorkQueue[Key]()
+        waiting = [(f"ns-{number}", "web") for number in range(10)]
+        for key in (*(("flood", str(number)) for number in range(100)), *waiting):
+            queue.add(key)
+        taken = list[Key]()
+        while not set(waiting) <= set(taken):
+            taken.append(await queue.take())
+            if taken[-1][0] == "flood":
+                queue.add(taken[-1])
+        assert len(taken) <= 12
+
+    asyncio.run(run())
+
+
+def test_a_namespace_with_a_flood_of_changes_keeps_no_other_one_waiting() -> None:
+    """Of 300 protectors of one namespace that are due, a few are counted before the only one of another namespace."""
+
+    async def test(world: Aggregating) -> None:
+        for number in range(300):
+            put(world.api, protector(name=f"flood-{number}"))
+        world.api.put(POD_PROTECTORS, protector(), "zoo")
+        await see(world.cache)
+        mine = f"replace {POD_PROTECTORS.path('zoo', 'web')}"
+        await lead(world.role._work, lambda: mine in world.api.calls)
+        written = [call for call in world.api.calls if call.startswith("replace ")]
+        assert written.index(mine) < 20
+
+    counting(test)
