@@ -10,7 +10,18 @@ import pytest
 
 from testkit.memory import TracedMemory
 from tests.unit.in_cluster.guard.fake_api import FakeApi
-from tests.unit.in_cluster.guard.protector_world import Sure, bucket, counted, pod, protector, put, see, stored, uids
+from tests.unit.in_cluster.guard.protector_world import (
+    LABELS,
+    Sure,
+    bucket,
+    counted,
+    pod,
+    protector,
+    put,
+    see,
+    stored,
+    uids,
+)
 from upgrader.in_cluster.guard.core.protector import ProtectorRequest, Tuning
 from upgrader.in_cluster.guard.core.protector_object import status
 from upgrader.in_cluster.guard.core.selectors import Selector
@@ -913,7 +924,7 @@ NUMBER_AS_TEXT = {"cellID": "b", "aggregation": {"availableReplicas": "9", "tota
     ids=["number", "name"],
 )
 def test_a_status_that_cannot_be_read_is_written_anew(cells: list[Any]) -> None:
-    """It is guard's own, and refuses all deletions in its namespace until somebody corrects it. First, a minute has to
+    """It is guard's own, and refuses all deletions of its pods until somebody corrects it. First, a minute has to
     pass, in which none is allowed: what was recorded there has happened by then, or never will. Its other cells and
     conditions stay.
     """
@@ -922,7 +933,7 @@ def test_a_status_that_cannot_be_read_is_written_anew(cells: list[Any]) -> None:
         broken = {"cells": cells, "conditions": [{"type": "Protects", "status": "True"}]}
         put(world.api, {**protector(), "status": broken}, pod("x"))
         await world.see()
-        assert world.cache.unreadable("shop")
+        assert world.cache.unreadable("shop", LABELS)
         await world.look()
         world.now += 59.0
         await world.look()
@@ -932,7 +943,7 @@ def test_a_status_that_cannot_be_read_is_written_anew(cells: list[Any]) -> None:
         world.now += 1.0
         await world.look()
         await world.see()
-        assert not world.cache.unreadable("shop")
+        assert not world.cache.unreadable("shop", LABELS)
         await world.look()
         assert [each["cellID"] for each in stored(world.api)["status"]["cells"]] == ["a", "c"]
         assert world.counts() == (1, 1) and stored(world.api)["status"]["conditions"] == broken["conditions"]

@@ -124,7 +124,7 @@ def test_its_protector_is_corrected_where_the_definition_lets_another_type_in(le
         await world.look()
         assert world.api.objects[MADE]["spec"]["minAvailable"] == 3
         await see(world.cache)
-        assert world.cache.unreadable("shop") is None
+        assert world.cache.unreadable("shop", {}) is None
 
     run(test)
 
@@ -140,7 +140,7 @@ def test_a_status_of_another_type_is_left_to_people(caplog: pytest.LogCaptureFix
         await world.look()
         assert world.api.objects[MADE]["status"] == {"cells": "none"}
         assert 'generator_reconcile_count{error="InvalidProtector"} 1.0' in world.metrics.text()
-        said = ["all pods of a namespace are protected", "reconciling a PodProtector failed"]
+        said = ["a PodProtector can't be read", "reconciling a PodProtector failed"]
         assert [each.getMessage() for each in caplog.records] == said
 
     caplog.set_level("WARNING")

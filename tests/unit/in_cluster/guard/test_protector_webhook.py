@@ -486,16 +486,20 @@ def test_what_is_no_deletion_is_refused() -> None:
     ],
     ids=["operator", "too large", "config", "lag", "text", "nothing", "seconds", "counts", "name of a cell"],
 )
-def test_a_protector_that_cannot_be_read_protects_all_pods_of_its_namespace(spec: dict[str, Any]) -> None:
-    """Its definition refuses what can't be read, but another's may have stored it: it may select any of them. It is
-    named. Pods that aren't Ready go, as do those of other namespaces, and all once it is gone. A status alone is
-    corrected by guard: with 429, `kubectl drain` waits for that; on 400 it gives up, and somebody has to act.
+def test_a_protector_that_cannot_be_read_protects_its_pods(spec: dict[str, Any]) -> None:
+    """Its definition refuses what can't be read, but another's may have stored it: its minimum isn't known. It is
+    named. Pods that aren't Ready go, as do those of other namespaces and other workloads, and all once it is gone. But
+    if its selector can't be read, it may select any pod of its namespace. A status alone is corrected by guard: with
+    429, `kubectl drain` waits for that; on 400 it gives up, and somebody has to act.
     """
 
     async def test(world: World) -> None:
         code = 429 if "cells" in spec else 400
         unready = pod("y", namespace="shop", ready=False)
-        await world.begin(protector(0, **spec), pod("x"), unready)
+        other = pod("w", namespace="shop", labels={"app": "other"})
+        await world.begin(protector(0, **spec), pod("x"), unready, other)
+        for request in (deletion("w", oldObject=other), eviction("w")):
+            assert (await world.ask(request)).allowed is ("selector" not in spec)
         for request in (deletion("x"), eviction("x")):
             refused = await world.ask(request)
             assert (refused.allowed, refused.code) == (False, code)

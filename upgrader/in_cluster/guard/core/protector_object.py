@@ -17,7 +17,7 @@ from upgrader.in_cluster.guard.core.admission_history import bucket
 from upgrader.in_cluster.guard.core.protector import Cell, Counts, Protector, Tuning
 from upgrader.in_cluster.guard.core.selectors import Selector
 
-__all__ = ["InvalidProtector", "corrected", "digest_of_status", "read", "status"]
+__all__ = ["InvalidProtector", "corrected", "digest_of_status", "read", "selectors_of", "status"]
 
 _MOST_SINGLE, _LEAST_RATE = 200, 0.1
 """What a PodProtector's own tuning reaches: deletions that are recorded one by one, some 800 bytes each; seconds."""
@@ -55,6 +55,18 @@ def corrected(item: Mapping[str, Any], defaults: Tuning) -> tuple[Protector, Map
             continue
         found[cell.name] = cell
     return replace(protector, cells=tuple(found[name] for name in sorted(found))), before
+
+
+def selectors_of(item: Mapping[str, Any]) -> tuple[Selector, ...]:
+    """Which pods a protector that can't be read protects or counts; none if that can't be read either."""
+    spec = item.get("spec")
+    if not isinstance(spec, dict):
+        return ()
+    wider = spec.get("aggregationSelector")
+    try:
+        return tuple(Selector.of(each) for each in (spec.get("selector"), *([] if wider is None else [wider])))
+    except ValueError:
+        return ()
 
 
 def digest_of_status(item: Mapping[str, Any]) -> str:

@@ -9,7 +9,8 @@ from typing import Any
 
 from upgrader.in_cluster.guard.core.label_index import SelectorIndex
 from upgrader.in_cluster.guard.core.protector import Protector, Tuning
-from upgrader.in_cluster.guard.core.protector_object import corrected, digest_of_status, read
+from upgrader.in_cluster.guard.core.protector_object import corrected, digest_of_status, read, selectors_of
+from upgrader.in_cluster.guard.core.selectors import Selector
 from upgrader.in_cluster.guard.logs import LOG
 from upgrader.in_cluster.guard.runtime.api_client import Api
 from upgrader.in_cluster.guard.runtime.informer import Informer, Key, version_of
@@ -38,15 +39,21 @@ class Held:
 
 @dataclass(frozen=True)
 class Unreadable:
-    """A PodProtector that can't be read, and why: it isn't known which pods of its namespace it selects.
+    """A PodProtector that can't be read, and why.
 
-    `status`: the digest of its status, if its spec can be read, so that guard corrects it.
+    `selectors`: of the pods that it protects or counts; none if they can't be read either: then it may be any pod of
+    its namespace. `status`: the digest of its status, if its spec can be read, so that guard corrects it.
     """
 
     namespace: str
     name: str
     why: str
+    selectors: tuple[Selector, ...] = field(default=(), compare=False)
     status: str = field(default="", compare=False)
+
+    def concerns(self, labels: Mapping[str, str]) -> bool:
+        """Whether a pod with these labels may be one of its pods."""
+        return not self.selectors or any(each.matches(labels) for each in self.selectors)
 
     def __str__(self) -> str:
         remedy = "correct it, or delete it"
@@ -101,16 +108,19 @@ class ProtectorCache:
         """How many can't be read."""
         return sum(map(len, self._unreadable.values()))
 
-    def unreadable(self, namespace: str) -> Unreadable | None:
-        """Why it isn't known which pods of a namespace are protected: one that can't be read, before all others one
-        that guard doesn't correct; None if all can.
+    def unreadable(self, namespace: str, labels: Mapping[str, str]) -> Unreadable | None:
+        """A protector that can't be read, and may protect a pod with these labels, before all others one that guard
+        doesn't correct; None if there is none. Other workloads' pods aren't its business: who may write one
+        protector's status keeps none of them.
         """
-        return min(self._unreadable.get(namespace, {}).values(), key=lambda each: bool(each.status), default=None)
+        found = (each for each in self._unreadable.get(namespace, {}).values() if each.concerns(labels))
+        return min(found, key=lambda each: bool(each.status), default=None)
 
     def why_unreadable(self, item: Object, why: str) -> Unreadable:
         """What is told of the API's object that can't be read, and why."""
         meta = item["metadata"]
-        return Unreadable(meta.get("namespace", ""), meta["name"], why, self._correctable(item))
+        where = meta.get("namespace", "")
+        return Unreadable(where, meta["name"], why, selectors_of(item), self._correctable(item))
 
     def with_unreadable_status(self) -> list[Key]:
         """Those of which nothing but the status can't be read."""
@@ -164,7 +174,8 @@ class ProtectorCache:
         if isinstance(after, Unreadable):
             self._unreadable.setdefault(of.namespace, {})[of.name] = after
             if before != after:
-                LOG.error("all pods of a namespace are protected", extra={"reason": str(after)})
+                whose = "its pods" if after.selectors else "all pods of its namespace"
+                LOG.error("a PodProtector can't be read", extra={"kept": whose, "reason": str(after)})
         elif after is not None:
             self._held.setdefault(of.namespace, {})[of.name] = after
         for each in (self._held, self._unreadable):

@@ -215,10 +215,11 @@ class CellWebhook:
         return [p for p in self._protectors.possible(found.namespace, found.labels) if p.concerns(found.labels)]
 
     def _without_asking(self, found: Pod, selecting: Sequence[Protector]) -> Judgement | None:
-        """The answer where no protector is asked: one can't be read, or none selects the pod. One that can't be read
-        has no say about a pod that goes anyway: as long as it can't, it lets none go in place of the next pod.
+        """The answer where no protector is asked: one that may select the pod can't be read, or none selects it. One
+        that can't be read has no say about a pod that goes anyway: as long as it can't, it lets none go in place of the
+        next pod.
         """
-        if (which := self._protectors.unreadable(found.namespace)) and not found.goes_anyway:
+        if (which := self._protectors.unreadable(found.namespace, found.labels)) and not found.goes_anyway:
             return _unreadable(which)
         return None if selecting else _UNMATCHED
 
@@ -258,7 +259,7 @@ def _unreadable(which: Unreadable) -> Judgement:
     Without a Retry-After, by which clients would wait in silence, and a controller with all of its workers.
     """
     code = TOO_MANY_REQUESTS if which.status else BAD_REQUEST
-    return Judgement(deny(code, f"{which}: it may select this pod"), "Rejected")
+    return Judgement(deny(code, f"{which}: it {'selects' if which.selectors else 'may select'} this pod"), "Rejected")
 
 
 def _kind(eviction: bool) -> str:
