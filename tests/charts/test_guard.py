@@ -201,7 +201,7 @@ def test_zone_budgets(render: Render) -> None:
     assert rules(rendered, "Role", role["metadata"]["name"]) == [
         (("get", "list", "watch"), ("zoneawarepoddisruptionbudgets",), ()),
         (("update",), ("zoneawarepoddisruptionbudgets/status",), ()),
-        (("get", "list"), ("pods",), ()),
+        (("get", "list", "watch"), ("pods",), ()),
         (("list",), ("statefulsets",), ()),
     ]
     assert ("guard-zone-budget-ops", CONFIGURATION) in [r[2] for r in rules(rendered, "ClusterRole", "guard-ops")]

@@ -109,7 +109,7 @@ ZONE_BUDGETS = _of(
     "guard",
     zoneawarepoddisruptionbudgets="get list watch",
     zoneawarepoddisruptionbudgets_status="update",
-    pods="get list",
+    pods="get list watch",
     statefulsets="list",
 )
 PROTECTOR_WEBHOOK = _of("protector", "guard", podprotectors="get list watch", podprotectors_status="update")

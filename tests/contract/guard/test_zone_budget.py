@@ -37,8 +37,10 @@ from tests.contract.guard.zone_budgets import (
     webhooks,
 )
 from tests.contract.guard.zones import zones
+from upgrader.ports import Kind
 from upgrader.preflight.webhooks import check_webhooks
 
+PODS = Kind("v1", "pods")
 SELECTOR = {"matchLabels": {"rollout-group": "none"}}
 PARTITIONS = "group-[0-9a-f]+-[a-z]-([0-9]+)"
 
@@ -65,6 +67,11 @@ def called(pair: Pair, answering: GuardProcess) -> Iterator[GuardProcess]:
         yield answering
 
 
+def goes_soon(pair: Pair, pod: str) -> None:
+    """Its eviction is allowed as soon as guard's watch has told what has become of others: long before the minute."""
+    until(f"{pod} to go", lambda: evicted(pair.kube, pod) == "", timeout_seconds=20, interval_seconds=0.2)
+
+
 def test_max_unavailable_eq_1(pair: Pair, called: GuardProcess) -> None:
     """TestZoneAwarePodDisruptionBudgetMaxUnavailableEq1: a-0 is evicted; a-1 and b-0 are denied, with the 429 that
     drains wait for; once a-0 is Ready again, b-0 goes.
@@ -79,7 +86,7 @@ def test_max_unavailable_eq_1(pair: Pair, called: GuardProcess) -> None:
         group.controller(a)
         assert f"1 pod not ready in {a}" in evicted(pair.kube, f"{b}-0")
         group.make_ready(a)
-        assert evicted(pair.kube, f"{b}-0") == ""
+        goes_soon(pair, f"{b}-0")
         assert 'zpdb_eviction_requests_total{reason="denied",status="429"}' in called.get("/metrics")[1]
 
 
@@ -107,7 +114,7 @@ def test_partition_mode(pair: Pair, called: GuardProcess) -> None:
         assert "1 pod not ready in partition 1" in evicted(pair.kube, f"{a}-1")
         group.controller(a)
         group.make_ready(a)
-        assert evicted(pair.kube, f"{b}-0") == ""
+        goes_soon(pair, f"{b}-0")
 
 
 def test_partition_mode_with_cross_zone_eviction_delay(pair: Pair, called: GuardProcess) -> None:
@@ -125,6 +132,21 @@ def test_partition_mode_with_cross_zone_eviction_delay(pair: Pair, called: Guard
         assert "1 pod not ready in partition 0" in said or time.time() - ready > 3
         until("b-0 to go", lambda: evicted(pair.kube, f"{b}-0") == "", timeout_seconds=120, interval_seconds=0.2)
         assert time.time() - int(ready) >= 4
+
+
+def test_a_pod_that_goes_without_its_eviction_frees_no_place(pair: Pair, called: GuardProcess) -> None:
+    """a-0 is deleted while its eviction, which guard has allowed, waits in another webhook, and may take the next a-0:
+    b-0 stays although that one is Ready.
+    """
+    with zones(pair.kube, replicas=1, count=2) as group, budget(pair.kube, group.group) as name:
+        a, b = group.names
+        assert asked(called, f"{a}-0") == (0, "")  # of which the API server knows nothing
+        pair.kube.delete(PODS, f"{a}-0", "shop")
+        until(f"{a}-0 to be gone", lambda: not group.pods(a), timeout_seconds=20, interval_seconds=0.1)
+        group.controller(a)
+        group.make_ready(a)
+        assert f"1 pod not ready in {a}" in evicted(pair.kube, f"{b}-0")
+        assert reserved(pair.kube, name) == [f"{a}-0"]
 
 
 def test_rollout_with_a_budget(pair: Pair, called: GuardProcess, tmp_path: Path) -> None:

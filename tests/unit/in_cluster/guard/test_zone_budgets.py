@@ -17,6 +17,7 @@ from upgrader.in_cluster.guard.core.admission import AdmissionRequest
 from upgrader.in_cluster.guard.core.workloads import pod as as_pod
 from upgrader.in_cluster.guard.core.zone_budget import Rollout
 from upgrader.in_cluster.guard.guard_errors import ApiAway, ApiRefused, NotFound
+from upgrader.in_cluster.guard.roles import evicted_pods
 from upgrader.in_cluster.guard.roles.group_locks import GroupLocks
 from upgrader.in_cluster.guard.roles.rollout import Rollouts
 from upgrader.in_cluster.guard.roles.workload_cache import PODS, STATEFUL_SETS
@@ -63,9 +64,24 @@ class World:
             self.api.put(STATEFUL_SETS if "template" in each["spec"] else PODS, each, "shop")
 
     async def see(self) -> None:
-        """The cache knows what there is now."""
-        for informer in self.budgets.cache.informers.values():
-            await informer._list()
+        """The caches know what there is now."""
+        for budgets in self.budgets.cache.informers.values():
+            await budgets._list()
+        for pods in self.budgets.evicted.informers:
+            await pods._list()
+
+    def replace(self, name: str, uid: str) -> None:
+        """A zone's pod is gone, and the set's next one is Ready."""
+        again = pod(name)
+        again["metadata"]["uid"] = uid
+        self.put(again)
+
+    def evict_pod(self, name: str) -> None:
+        """What the API server writes into a zone's pod before it deletes it by an eviction."""
+        found = self.api.objects[PODS.path("shop", f"{name}-0")]
+        condition = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
+        status = {**found["status"], "conditions": [*found["status"]["conditions"], condition]}
+        self.api.put(PODS, {**found, "status": status}, "shop")
 
     def reserved(self) -> set[str]:
         """UIDs."""
@@ -306,6 +322,68 @@ def test_a_404_alone_does_not_say_that_the_kind_was_removed() -> None:
             await world.budgets.evict(review("a-0"))
         del world.api.objects[VERSION.path()]
         assert (await world.budgets.evict(review("a-0"))).allowed
+
+    run(test)
+
+
+@pytest.mark.parametrize("evicted", [False, True])
+def test_a_pod_that_goes_without_its_eviction_frees_no_place(evicted: bool) -> None:
+    """Another client deletes a-0, or its node is lost, while its eviction waits in another webhook: the eviction may
+    take the next a-0, so that b-0 stays for the minute. Where a-0 was evicted, b-0 goes once the next one is Ready.
+    """
+
+    async def test(world: World) -> None:
+        assert (await world.budgets.evict(review("a-0"))).allowed
+        if evicted:
+            world.evict_pod("a")
+        await world.see()
+        world.replace("a", "next")
+        await world.see()
+        await world.budgets.settle()
+        answer = await world.budgets.evict(review("b-0"))
+        assert answer.allowed if evicted else (answer.code, answer.message) == (429, "1 pod not ready in a")
+        world.now += 60
+        await world.budgets.settle()
+        assert (await world.budgets.evict(review("b-0"))).allowed
+
+    run(test)
+
+
+def test_what_another_process_has_seen_is_not_known() -> None:
+    """A process that begins, or whose watch told nothing, doesn't know what has deleted the pod: it waits."""
+
+    async def test(world: World) -> None:
+        assert (await world.budgets.evict(review("a-0"))).allowed
+        world.evict_pod("a")
+        world.replace("a", "next")
+        await world.see()
+        assert not (await world.budgets.evict(review("b-0"))).allowed
+
+    run(test)
+
+
+def test_an_eviction_that_requires_a_pod_takes_no_other_one() -> None:
+    """By its UID or resourceVersion: when the pod is gone, so is the place, whatever has deleted it."""
+
+    async def test(world: World) -> None:
+        body = {"deleteOptions": {"preconditions": {"uid": "pod-a-v1"}}}
+        assert (await world.budgets.evict(review("a-0", object=body))).allowed
+        assert world.reserved() == {"pod-a-v1"} and not (await world.budgets.evict(review("b-0"))).allowed
+        world.replace("a", "next")
+        assert (await world.budgets.evict(review("b-0"))).allowed
+
+    run(test)
+
+
+def test_of_evicted_pods_few_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The newest of them; of one that is forgotten, the place is held for the minute."""
+    monkeypatch.setattr(evicted_pods, "_MOST", 1)
+
+    async def test(world: World) -> None:
+        for name in ("a", "b"):
+            world.evict_pod(name)
+        await world.see()
+        assert ["pod-a-v1" in world.budgets.evicted, "pod-b-v1" in world.budgets.evicted] == [False, True]
 
     run(test)
 

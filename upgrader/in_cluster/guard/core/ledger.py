@@ -8,11 +8,15 @@ budget that arrive meanwhile share the next write: `admit` answers any number of
 
 A reservation belongs to the requests that asked for it. When another budget refuses one of them, its part is given
 back; the reservation stays for as long as one of the others may still delete the pod.
+
+An eviction is of a name, and another webhook may hold it up. If its pod goes without it, as one that is deleted, or
+whose node is lost, the eviction may delete the next pod of that name. So that one counts as reserved too, until it is
+known that an eviction has deleted the former one, or until the reservation has ended.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol, Self, TypeVar
@@ -22,6 +26,7 @@ from upgrader.in_cluster.guard.core.admission import Answer
 from upgrader.in_cluster.guard.core.workloads import Pod
 
 __all__ = [
+    "OF_ONE_POD",
     "OF_ROLLOUTS",
     "SETTLED_AFTER",
     "Judgement",
@@ -37,7 +42,9 @@ SETTLED_AFTER = 60.0
 """Seconds that a reservation stays; an API server gives a request up before, and no cache lags so long."""
 
 OF_ROLLOUTS = "rollout-"
-"""The prefix of the ids of rollouts' own requests."""
+"""The prefix of the ids of rollouts' own requests, which delete by the UID."""
+OF_ONE_POD = "one-pod-"
+"""The prefix of the ids of evictions that can't delete the next pod of the name, as they require this one."""
 _MOST_REQUESTS = 16
 
 
@@ -68,15 +75,14 @@ class Reservation:
     since: float
     requests: frozenset[str] = frozenset()
 
-    @property
-    def may_hang(self) -> bool:
-        """Whether an eviction may be left when the pod is gone: one more than is needed to delete it.
+    def may_hang(self, evicted: Container[str]) -> bool:
+        """Whether an eviction may be left when the pod is gone, which deletes a StatefulSet's next pod of that name.
 
-        An eviction is of a name, and another webhook may hold it up until a StatefulSet's next pod of that name is
-        there. A rollout deletes by the UID.
+        `evicted`: the UIDs of pods that an eviction is known to have deleted. Only where there was no other request is
+        it certainly the one that was allowed.
         """
-        evictions = [name for name in self.requests if not name.startswith(OF_ROLLOUTS)]
-        return "" in evictions or bool(evictions and len(self.requests) > 1)
+        evictions = [name for name in self.requests if _is_of_a_name(name)]
+        return bool(evictions) and ("" in evictions or len(self.requests) > 1 or self.uid not in evicted)
 
 
 class Book(Protocol):
@@ -103,14 +109,20 @@ class Ledger:
     def __contains__(self, uid: str) -> bool:
         return uid in self.reservations
 
-    def may_take(self, pod: Pod) -> bool:
-        """Whether this pod may be gone at any time: by what is reserved for it, or for a former one of its name."""
-        return pod.uid in self or pod.name in self._hanging
+    def may_take(self, pod: Pod, evicted: Container[str]) -> bool:
+        """Whether this pod may be gone at any time: by what is reserved for it, or for a former one of its name.
+
+        `evicted`: see `Reservation.may_hang`.
+        """
+        return pod.uid in self or any(each.may_hang(evicted) for each in self._by_name.get(pod.name, ()))
 
     @cached_property
-    def _hanging(self) -> frozenset[str]:
-        """The names by which an eviction may delete a pod that isn't the reserved one."""
-        return frozenset(each.name for each in self.reservations.values() if each.may_hang)
+    def _by_name(self) -> Mapping[str, Sequence[Reservation]]:
+        """Of a name there may be several: each pod of it that went, within a minute."""
+        found = dict[str, list[Reservation]]()
+        for each in self.reservations.values():
+            found.setdefault(each.name, []).append(each)
+        return found
 
     def without(self, uid: str) -> Ledger:
         """The ledger without this pod."""
@@ -120,15 +132,15 @@ class Ledger:
         """The ledger with this pod reserved for this request, besides those that have reserved it already.
 
         Who asks every five seconds for hours fills no status: many requests become nameless, and stay until settled;
-        those of rollouts are still known as such.
+        those that delete this pod alone are still known as such.
         """
         pod = request.pod
         there = self.reservations.get(pod.uid, Reservation(pod.uid, pod.name, now))
         names = there.requests
-        if pod.goes_anyway and not request.id.startswith(OF_ROLLOUTS):
+        if pod.goes_anyway and _is_of_a_name(request.id):
             names |= {""}  # what it goes by
         if len(names) >= _MOST_REQUESTS:
-            names = frozenset(OF_ROLLOUTS if name.startswith(OF_ROLLOUTS) else "" for name in names)
+            names = frozenset(map(_nameless, names))
         mine = there if request.id in there.requests else replace(there, requests=names | {request.id})
         return self if mine == there else Ledger({**self.reservations, pod.uid: mine})
 
@@ -165,6 +177,14 @@ class Ledger:
                 since = seconds_of(entry.get("startTime")) or 0.0
                 found[uid] = Reservation(uid, str(entry.get("podName", "")), since, names or frozenset({""}))
         return cls(found)
+
+
+def _is_of_a_name(request: str) -> bool:
+    return not request.startswith((OF_ROLLOUTS, OF_ONE_POD))
+
+
+def _nameless(request: str) -> str:
+    return next((prefix for prefix in (OF_ROLLOUTS, OF_ONE_POD) if request.startswith(prefix)), "")
 
 
 def admit(

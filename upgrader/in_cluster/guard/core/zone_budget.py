@@ -11,7 +11,7 @@ or has ended: the eviction may hang until the next pod of its name is ready.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -77,10 +77,14 @@ class InvalidBudget:
 
 @dataclass(frozen=True)
 class State:
-    """What is known of a namespace: its StatefulSets, and their pods by their owner's UID."""
+    """What is known of a namespace: its StatefulSets, and their pods by their owner's UID.
+
+    `evicted`: the UIDs of pods that an eviction was seen to delete, as far as that is known.
+    """
 
     sets: tuple[StatefulSet, ...]
     pods: Mapping[str, tuple[Pod, ...]]
+    evicted: Container[str] = ()
 
 
 @dataclass(frozen=True)
@@ -209,7 +213,7 @@ def _missing(zone: StatefulSet, state: State, reserved: Ledger, besides: Pod) ->
     """How many of a zone's pods aren't there, aren't ready or may be gone at any time, besides the one in question."""
     pods = state.pods.get(zone.uid, ())
     gone = max(absent(zone, pods), zone.status_replicas - len(pods), 0)
-    return gone + sum(p.uid != besides.uid and (not p.ready or reserved.may_take(p)) for p in pods)
+    return gone + sum(p.uid != besides.uid and (not p.ready or reserved.may_take(p, state.evicted)) for p in pods)
 
 
 def _missing_of_partition(
@@ -221,7 +225,7 @@ def _missing_of_partition(
     pods = [p for p in state.pods.get(zone.uid, ()) if regex.partition(p.name) == partition]
     if not pods:
         return 1
-    return sum(not p.ready or reserved.may_take(p) or _too_young(p, budget.delay, now) for p in pods)
+    return sum(not p.ready or reserved.may_take(p, state.evicted) or _too_young(p, budget.delay, now) for p in pods)
 
 
 def _too_young(pod: Pod, delay: float, now: float) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,8 +43,9 @@ class ZoneBudgetBooks:
 
     resource = ZONE_BUDGETS
 
-    def __init__(self, api: Api) -> None:
-        self._api = api
+    def __init__(self, api: Api, evicted: Container[str]) -> None:
+        """`evicted`: the UIDs of pods that an eviction was seen to delete."""
+        self._api, self._evicted = api, evicted
 
     def book_of(self, item: Object) -> Ledger:
         """See `Books`; the methods below as well."""
@@ -83,4 +84,4 @@ class ZoneBudgetBooks:
         found = await stateful_sets(self._api, budget.namespace, selector_query({"matchLabels": budget.selector}))
         pods = await pods_of(self._api, budget.namespace, found)
         sets = tuple(map(stateful_set, found))
-        return {each.uid: each for each in pods}, State(sets, pods_by_owner(sets, pods))
+        return {each.uid: each for each in pods}, State(sets, pods_by_owner(sets, pods), self._evicted)

@@ -14,13 +14,15 @@ from upgrader.in_cluster.guard.core.admission import (
     Answer,
     allow,
     deny,
+    names_one_pod,
     unmet_precondition,
 )
-from upgrader.in_cluster.guard.core.ledger import OF_ROLLOUTS, Judgement, Request, Reservation, settled
+from upgrader.in_cluster.guard.core.ledger import OF_ONE_POD, OF_ROLLOUTS, Judgement, Request, Reservation, settled
 from upgrader.in_cluster.guard.core.workloads import pod
 from upgrader.in_cluster.guard.core.zone_budget import budget_of, misdirected, validate
 from upgrader.in_cluster.guard.guard_errors import ApiAway, ApiRefused, GuardError, NotFound
 from upgrader.in_cluster.guard.logs import LOG
+from upgrader.in_cluster.guard.roles.evicted_pods import EvictedPods
 from upgrader.in_cluster.guard.roles.ledger_writer import LedgerWriter
 from upgrader.in_cluster.guard.roles.workload_cache import PODS
 from upgrader.in_cluster.guard.roles.zone_budget_books import ZoneBudgetBooks
@@ -49,8 +51,8 @@ class ZoneBudgets:
     ) -> None:
         """`seconds`: how long a budget may take to answer."""
         self._api, self._metrics, self._seconds, self._clock = api, metrics, seconds, clock
-        self.cache = ZoneBudgetCache(api, namespaces, metrics)
-        self._writer = LedgerWriter(api, ZoneBudgetBooks(api))
+        self.cache, self.evicted = ZoneBudgetCache(api, namespaces, metrics), EvictedPods(api, namespaces)
+        self._writer = LedgerWriter(api, ZoneBudgetBooks(api, self.evicted))
         self._noticed: dict[Reservation, float] = {}
 
     def keeps(self, namespace: str) -> bool:
@@ -84,9 +86,11 @@ class ZoneBudgets:
         return frozenset(r.uid for r in found if not all(name.startswith(OF_ROLLOUTS) for name in r.requests))
 
     async def run(self) -> None:
-        """Follow the budgets, and free reservations that are no longer needed, until cancelled."""
+        """Follow the budgets and the pods, and free reservations that are no longer needed, until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.cache.run())
+            for informer in self.evicted.informers:
+                group.create_task(informer.run())
             while True:
                 await asyncio.sleep(_SETTLE_SECONDS)
                 await self.settle()
@@ -124,7 +128,8 @@ class ZoneBudgets:
         if unmet := unmet_precondition(request, found):
             what = f"pod {namespace}/{request.name} doesn't have {unmet}, which the eviction requires"
             return Judgement(deny(CONFLICT, what), "pod-not-found")
-        return await self._judged(Request(request.uid, pod(found), request.dry_run))
+        name = f"{OF_ONE_POD}{request.uid}" if names_one_pod(request) else request.uid
+        return await self._judged(Request(name, pod(found), request.dry_run))
 
     async def _judged(self, request: Request) -> Judgement:
         budget = budget_of(request.pod, await self.cache.of(request.pod.namespace))

@@ -423,27 +423,36 @@ def test_two_processes_with_caches_that_lag_never_break_a_budget(data: st.DataOb
 
 
 @pytest.mark.parametrize(
-    ("requests", "hangs"),
+    ("requests", "evicted", "hangs"),
     [
-        ({"r"}, False),
-        ({"r", "s"}, True),
-        ({""}, True),
-        ({"r", "rollout-1"}, True),
-        ({"rollout-1", "rollout-2"}, False),
+        ({"r"}, True, False),
+        ({"r"}, False, True),
+        ({"r", "s"}, True, True),
+        ({""}, True, True),
+        ({"r", "rollout-1"}, True, True),
+        ({"r", "one-pod-1"}, True, True),
+        ({"rollout-1", "rollout-2"}, False, False),
+        ({"rollout-1", "one-pod-1"}, False, False),
     ],
 )
 def test_the_next_pod_of_a_name_may_go_by_an_eviction_that_another_webhook_holds_up(
-    requests: set[str], hangs: bool
+    requests: set[str], evicted: bool, hangs: bool
 ) -> None:
-    """An eviction is of a name. Of two that were allowed for a pod, one has deleted it, and the other one may hang in a
-    slow webhook until the set's next pod of that name is Ready, and delete that. So it counts as gone until the
-    reservation ends. A single eviction has been done by then, and a rollout deletes by the UID.
+    """An eviction is of a name. It may hang in a slow webhook while another request deletes its pod, or its node is
+    lost, until the set's next pod of that name is Ready, and delete that. So it counts as gone until the reservation
+    ends. The only eviction that was allowed for a pod that was evicted has been done; a rollout deletes by the UID, and
+    so does an eviction that requires one.
     """
     former = Ledger({"former": Reservation("former", f"{A}-0", 0.0, frozenset(requests))})
     denied = (429, f"1 pod not ready in {A}") if hangs else (0, "")
-    assert _code(_ask(f"{B}-0", WHOLE, _budget(), former)) == denied
-    assert _code(_ask(f"{A}-1", WHOLE, _budget(), former)) == denied
-    assert _ask(f"{A}-0", WHOLE, _budget(), former).answer.allowed, "it is the one that may go"
+
+    def ask(name: str, budget: ZoneBudget) -> Judgement:
+        pod = next(p for p in WHOLE if p.name == name)
+        return judge(pod, budget, replace(_state(WHOLE), evicted=["former"] if evicted else []), former, 0.0)
+
+    assert _code(ask(f"{B}-0", _budget())) == denied
+    assert _code(ask(f"{A}-1", _budget())) == denied
+    assert ask(f"{A}-0", _budget()).answer.allowed, "it is the one that may go"
     by_partition = _budget(podNamePartitionRegex=REGEX, podNameRegexGroup=1)
-    assert _ask(f"{B}-0", WHOLE, by_partition, former).answer.allowed is not hangs
-    assert _ask(f"{B}-1", WHOLE, by_partition, former).answer.allowed
+    assert ask(f"{B}-0", by_partition).answer.allowed is not hangs
+    assert ask(f"{B}-1", by_partition).answer.allowed
