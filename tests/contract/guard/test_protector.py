@@ -22,7 +22,7 @@ import pytest
 from testkit.api_servers import api_servers
 from testkit.guard_process import GuardProcess, guard_process
 from testkit.lab_cluster import OLD, until
-from tests.contract.checking import checked
+from tests.contract.checking import checked, merge
 from tests.contract.guard.conftest import NAMESPACES, Pair
 from tests.contract.guard.protected import (
     PODS,
@@ -44,6 +44,7 @@ from upgrader.lab.progress_port import Silent
 from upgrader.ports import Kind
 from upgrader.preflight.webhooks import check_webhooks
 
+BUDGETS = Kind("policy/v1", "poddisruptionbudgets")
 DEPLOYMENTS = Kind("apps/v1", "deployments")
 FULL = "has full admission buffer and is temporarily unable to admit pod deletion"
 FEW = "reports too few available replicas to admit pod deletion"
@@ -337,6 +338,30 @@ def test_what_is_not_ready_may_go(app: Protected, webhook: GuardProcess) -> None
     app.pods(one=1)
     app.wait(1, 0)
     assert deleted(app.cells["one"], f"{app.name}-0") == ""
+
+
+@pytest.mark.parametrize(("policy", "code"), [({}, "429"), ({"unhealthyPodEvictionPolicy": "AlwaysAllow"}, "")])
+def test_a_disruption_budget_decides_by_its_own_policy_too(
+    app: Protected, webhook: GuardProcess, policy: dict[str, str], code: str
+) -> None:
+    """Of a pod that isn't Ready, in a workload below its minimum: a PodProtector lets it go, and so does a budget only
+    with that policy. By default it waits until the workload has what it needs.
+    """
+    one = app.cells["one"]
+    app.create(2)
+    app.pods(one=1)
+    make_ready(one, f"{app.name}-0", ready=False)
+    app.wait(1, 0)
+    spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": app.name}}, **policy}
+    manifest = {"apiVersion": BUDGETS.api_version, "kind": "PodDisruptionBudget", "metadata": {"name": app.name}}
+    one.create(BUDGETS, {**manifest, "spec": spec}, "shop")
+    counts = {"observedGeneration": 1, "currentHealthy": 0, "desiredHealthy": 1, "expectedPods": 1}
+    path = f"/apis/policy/v1/namespaces/shop/poddisruptionbudgets/{app.name}/status"
+    merge(one, path, {"status": {**counts, "disruptionsAllowed": 0}})
+    try:
+        assert evicted(one, f"{app.name}-0").partition(":")[0] == code
+    finally:
+        one.delete(BUDGETS, app.name, "shop")
 
 
 def test_what_is_not_available_yet_may_go(app: Protected, webhook: GuardProcess) -> None:
