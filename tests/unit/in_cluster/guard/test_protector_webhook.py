@@ -368,6 +368,27 @@ def test_all_protectors_must_agree() -> None:
     run(test)
 
 
+def test_a_request_with_the_id_of_another_one_gives_nothing_back() -> None:
+    """Any client that reaches the port can forge one, with an id that it reads in a status. It is refused by the second
+    protector, which has fewer pods by now; but what the first one had reserved before may still be deleted.
+    """
+
+    async def test(world: World) -> None:
+        protectors = [protector(least, name, cells={"a": counted(3)}) for least, name in ((1, "first"), (2, "second"))]
+        await world.begin(*protectors, pod("x"), pod("y"))
+        assert (await world.ask(deletion("x", "1"))).allowed
+        fewer = stored(world.api, "second")
+        fewer["status"]["cells"][0]["aggregation"]["availableReplicas"] = 2
+        put(world.api, fewer)
+        await see(world.cache)
+        assert not (await world.ask(deletion("x", "1"))).allowed
+        assert uids(world.api, "a", "first") == uids(world.api, "a", "second") == ["uid-x"]
+        assert not (await world.ask(deletion("y", "2"))).allowed
+        assert uids(world.api, "a", "first") == ["uid-x"], "its own place is given back"
+
+    run(test)
+
+
 def test_a_forced_deletion_is_allowed_and_noted() -> None:
     """It takes its place all the same, and the audit log says why."""
 

@@ -59,11 +59,16 @@ class Request:
 
 @dataclass(frozen=True)
 class Judgement:
-    """A budget's answer to one request, and whether it must be reserved. `why`: one word, for metrics."""
+    """A budget's answer to one request, and whether it must be reserved. `why`: one word, for metrics.
+
+    `took`: it has just been reserved for this request, for which it wasn't before: what another budget's refusal frees.
+    Who forges a request with the id of one that is recorded must not free what the other one may still delete.
+    """
 
     answer: Answer
     why: str
     reserves: bool = False
+    took: bool = False
 
 
 @dataclass(frozen=True)
@@ -199,7 +204,8 @@ def admit(
     for request in requests:
         judged = judge(request, book.without(request.pod.uid))
         if judged.reserves and judged.answer.allowed and not request.dry_run:
-            book = book.reserve(request, now)
+            before, book = book, book.reserve(request, now)
+            judged = replace(judged, took=book != before)
         judgements.append(judged)
     return tuple(judgements), book
 

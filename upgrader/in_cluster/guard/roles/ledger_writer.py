@@ -18,7 +18,7 @@ import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, Protocol, TypeVar
 
 from upgrader.in_cluster.guard.core.ledger import Book, Judgement, Request, admit, refusal
@@ -105,6 +105,8 @@ class _Waiting(Generic[B]):
     request: Request | None = None
     change: Callable[[B], B] | None = None
     failed: str = "the write before it failed"
+    took: bool = False
+    """Whether an attempt has reserved for it, whose answer may have been lost."""
 
 
 class LedgerWriter(Generic[B]):
@@ -213,6 +215,8 @@ class LedgerWriter(Generic[B]):
                 book = each.change(book)
             elif each.request is not None and judge is not None:
                 (judged,), book = admit(book, [each.request], now, judge)
+                each.took = each.took or judged.took
+                judged = replace(judged, took=each.took)
             answers.append((each, judged))
         if book == before and only_if_written:
             return False
@@ -267,13 +271,9 @@ async def all_agree(asked: Sequence[tuple[LedgerWriter[Any], Key, Request]], sec
         left = max(0.0, until - asyncio.get_running_loop().time())
         judgements.append(await writer.ask(budget, request, left))
         if refusal(judgements):
-            took = [(w, b, r) for (w, b, r), j in zip(asked, judgements, strict=False) if _took(r, j)]
+            took = [each for each, judged in zip(asked, judgements, strict=False) if judged.took]
             if took:
                 freeing = [asyncio.ensure_future(w.give_back(b, r)) for w, b, r in took]
                 await asyncio.wait(freeing, timeout=max(0.0, until - asyncio.get_running_loop().time()))
             break
     return tuple(judgements)
-
-
-def _took(request: Request, judged: Judgement) -> bool:
-    return judged.reserves and judged.answer.allowed and not request.dry_run
