@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
@@ -39,9 +39,9 @@ def review(pod: str, namespace: str = "shop", **changes: Any) -> AdmissionReques
 class World:
     """Two zones of one pod, whose group has a budget, and a role that knows it."""
 
-    def __init__(self) -> None:
+    def __init__(self, namespaces: Sequence[str] = ("shop",)) -> None:
         self.api, self.metrics, self.now = FakeApi(), Metrics(), 1000.0
-        self.budgets = ZoneBudgets(self.api, ["shop"], self.metrics, 5, clock=lambda: self.now)
+        self.budgets = ZoneBudgets(self.api, namespaces, self.metrics, 5, clock=lambda: self.now)
         self.install()
         self.put_budget()
         for name in ("a", "b"):
@@ -399,7 +399,7 @@ def test_of_a_large_budget_little_is_kept() -> None:
         with TracedMemory() as memory:
             await world.see()
             kept = memory.kept
-        assert len(world.budgets.cache.known()) == 5 and kept / 4 < 16_384
+        assert len(world.budgets.cache.known("shop")) == 5 and kept / 4 < 16_384
 
     run(test)
 
@@ -422,6 +422,37 @@ def test_reservations_are_freed_after_a_minute() -> None:
         assert world.reserved() == set()
 
     run(test)
+
+
+def test_a_namespace_whose_budgets_cannot_be_written_keeps_no_other_one_waiting() -> None:
+    """Its users write their budgets all the time, say: those of another namespace are freed in the same round."""
+
+    async def whole() -> None:
+        world = World(["lab", "shop"])
+        spec = {"selector": {"matchLabels": {"rollout-group": "db"}}}
+        there = {"podUID": "u", "podName": "p", "requests": ["r"], "startTime": "2026-01-01T00:00:00Z"}
+        for namespace in ("lab", "shop"):
+            manifest = {"metadata": {"name": "db"}, "spec": spec, "status": {"reservations": [there]}}
+            world.api.put(ZONE_BUDGETS, manifest, namespace)
+        await world.see()
+        await world.budgets.settle()
+        world.now += 60
+        replace = world.api.replace
+
+        async def hangs(*arguments: Any, **more: Any) -> Any:
+            if arguments[2] == "lab":
+                await asyncio.Event().wait()
+            return await replace(*arguments, **more)
+
+        world.api.replace = hangs  # type: ignore[method-assign]
+        settling = asyncio.ensure_future(world.budgets.settle())
+        for _ in range(100):
+            await asyncio.sleep(0)
+        settling.cancel()
+        await asyncio.gather(settling, return_exceptions=True)
+        assert world.reserved() == set()
+
+    asyncio.run(whole())
 
 
 def test_a_budget_of_0_lets_rollouts_go_on() -> None:

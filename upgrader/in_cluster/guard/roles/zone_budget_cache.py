@@ -70,9 +70,10 @@ class ZoneBudgetCache:
             return ()  # the kind was removed
         return tuple(found)
 
-    def known(self) -> list[CachedBudget]:
-        """All known budgets."""
-        return [each for informer in self.informers.values() for each in informer.objects.values()]
+    def known(self, namespace: str) -> list[CachedBudget]:
+        """All known budgets of a namespace."""
+        informer = self.informers.get(namespace)
+        return list(informer.objects.values()) if informer is not None else []
 
     async def run(self) -> None:
         """Follow them, once the kind exists, until cancelled."""

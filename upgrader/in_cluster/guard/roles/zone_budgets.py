@@ -53,7 +53,8 @@ class ZoneBudgets:
         self._api, self._metrics, self._seconds, self._clock = api, metrics, seconds, clock
         self.cache, self.evicted = ZoneBudgetCache(api, namespaces, metrics), EvictedPods(api, namespaces)
         self._writer = LedgerWriter(api, ZoneBudgetBooks(api, self.evicted))
-        self._noticed: dict[Reservation, float] = {}
+        self._noticed: dict[str, dict[Reservation, float]] = {}
+        """By namespace: when each was first seen."""
 
     def keeps(self, namespace: str) -> bool:
         """Whether its budgets are evaluated."""
@@ -81,7 +82,7 @@ class ZoneBudgets:
 
     def reserved_by_evictions(self, namespace: str) -> frozenset[str]:
         """UIDs of the pods with reservations of clients other than rollouts, or of unknown clients."""
-        ledgers = (each.ledger for each in self.cache.known() if each.namespace == namespace)
+        ledgers = (each.ledger for each in self.cache.known(namespace))
         found = (each for ledger in ledgers for each in ledger.reservations.values())
         return frozenset(r.uid for r in found if not all(name.startswith(OF_ROLLOUTS) for name in r.requests))
 
@@ -91,18 +92,28 @@ class ZoneBudgets:
             group.create_task(self.cache.run())
             for informer in self.evicted.informers:
                 group.create_task(informer.run())
-            while True:
-                await asyncio.sleep(_SETTLE_SECONDS)
-                await self.settle()
+            for namespace in self.cache.informers:
+                group.create_task(self._settle_from_time_to_time(namespace))
+
+    async def _settle_from_time_to_time(self, namespace: str) -> None:
+        while True:
+            await asyncio.sleep(_SETTLE_SECONDS)
+            await self._settle(namespace)
 
     async def settle(self) -> None:
-        """Free the reservations that this process has known for long enough."""
-        now = self._clock()
-        ledgers = {(each.namespace, each.name): each.ledger for each in self.cache.known()}
+        """Free the reservations that this process has known for long enough.
+
+        Each namespace by itself: where users write their budgets all the time, freeing takes until its deadline.
+        """
+        await asyncio.gather(*map(self._settle, self.cache.informers))
+
+    async def _settle(self, namespace: str) -> None:
+        now, before = self._clock(), self._noticed.get(namespace, {})
+        ledgers = {(each.namespace, each.name): each.ledger for each in self.cache.known(namespace)}
         there = {each for ledger in ledgers.values() for each in ledger.reservations.values()}
-        self._noticed = {each: self._noticed.get(each, now) for each in there}
+        self._noticed[namespace] = noticed = {each: before.get(each, now) for each in there}
         for budget, ledger in ledgers.items():
-            if old := settled(ledger, self._noticed, now):
+            if old := settled(ledger, noticed, now):
                 await self._free(budget, old)
 
     async def _free(self, budget: Key, old: Collection[Reservation]) -> None:
