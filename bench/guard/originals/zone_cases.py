@@ -133,6 +133,7 @@ def _budget_of_one(side: Side) -> str:
         for pod in (f"{a}-0", f"{a}-1", f"{b}-0"):
             answers[pod.removeprefix(f"{sets.group}-")] = side.api.evicted(pod).replace(f"{sets.group}-", "")
         sets.refill(a)
+        time.sleep(_KNOWN_SECONDS)
         answers["b-0 once a-0 is Ready again"] = side.api.evicted(f"{b}-0").replace(f"{sets.group}-", "")
     return _listed(answers)
 

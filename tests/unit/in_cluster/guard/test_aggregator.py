@@ -915,6 +915,28 @@ def test_a_pod_that_goes_while_its_protector_is_replaced_is_counted_no_more(monk
     run(test)
 
 
+def test_a_pod_that_leaves_the_selector_keeps_its_place_for_the_minute() -> None:
+    """Its labels change between its admission and its deletion, and may change back: it counts no more, and its place
+    stays, as it would be one too many when it counts again.
+    """
+
+    async def test(world: World) -> None:
+        put(world.api, protector(1, cells={"a": counted(2, bucket("uid-x", "r", name="x"))}), pod("x"), pod("y"))
+        await world.see()
+        put(world.api, pod("x", labels={"app": "other"}))
+        for seconds in (0, 59):
+            world.now += seconds
+            await world.see()
+            await world.look()
+            assert world.counts() == (1, 1) and uids(world.api, "a") == ["uid-x"]
+        put(world.api, pod("x"))
+        await world.see()
+        await world.look()
+        assert world.counts() == (2, 2) and uids(world.api, "a") == ["uid-x"]
+
+    run(test)
+
+
 NUMBER_AS_TEXT = {"cellID": "b", "aggregation": {"availableReplicas": "9", "totalReplicas": 9}}
 
 

@@ -402,6 +402,19 @@ def test_a_forced_deletion_is_allowed_and_noted() -> None:
     run(test)
 
 
+def test_a_protector_that_is_being_deleted_still_protects() -> None:
+    """Its finalizer keeps it while its Deployment is there: who deletes it hasn't let its pods go."""
+
+    async def test(world: World) -> None:
+        going = protector(2, cells={"a": counted(3)})
+        going["metadata"] |= {"deletionTimestamp": "1970-01-01T00:00:00Z", "finalizers": ["podseidon.kubewharf.io/x"]}
+        await world.begin(going, pod("x"), pod("y"))
+        assert (await world.ask(eviction("x", "1"))).allowed
+        assert not (await world.ask(eviction("y", "2"))).allowed and uids(world.api, "a") == ["uid-x"]
+
+    run(test)
+
+
 def test_a_protector_that_is_gone_refuses_nothing() -> None:
     """Podseidon crashes there."""
 
