@@ -124,7 +124,7 @@ def test_partition_mode_with_cross_zone_eviction_delay(pair: Pair, called: Guard
     spec = {"maxUnavailable": 1, "podNamePartitionRegex": PARTITIONS, "crossZoneEvictionDelay": "4s"}
     with zones(pair.kube, replicas=1, count=2) as group, budget(pair.kube, group.group, **spec):
         a, b = group.names
-        assert evicted(pair.kube, f"{a}-0") == ""
+        goes_soon(pair, f"{a}-0")  # b-0 was just seen to become Ready, whatever its condition says
         group.controller(a)
         ready = time.time()
         group.make_ready(a, since=f"{datetime.fromtimestamp(ready, UTC):%Y-%m-%dT%H:%M:%SZ}")

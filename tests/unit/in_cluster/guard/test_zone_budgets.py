@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
@@ -17,7 +18,7 @@ from upgrader.in_cluster.guard.core.admission import AdmissionRequest
 from upgrader.in_cluster.guard.core.workloads import pod as as_pod
 from upgrader.in_cluster.guard.core.zone_budget import Rollout
 from upgrader.in_cluster.guard.guard_errors import ApiAway, ApiRefused, NotFound
-from upgrader.in_cluster.guard.roles import evicted_pods
+from upgrader.in_cluster.guard.roles import seen_pods
 from upgrader.in_cluster.guard.roles.group_locks import GroupLocks
 from upgrader.in_cluster.guard.roles.rollout import Rollouts
 from upgrader.in_cluster.guard.roles.workload_cache import PODS, STATEFUL_SETS
@@ -41,7 +42,16 @@ class World:
 
     def __init__(self, namespaces: Sequence[str] = ("shop",)) -> None:
         self.api, self.metrics, self.now = FakeApi(), Metrics(), 1000.0
-        self.budgets = ZoneBudgets(self.api, namespaces, self.metrics, 5, clock=lambda: self.now)
+        self.date = 0.0
+        """What the clock of the day says; 0: it is right."""
+        self.budgets = ZoneBudgets(
+            self.api,
+            namespaces,
+            self.metrics,
+            5,
+            clock=lambda: self.now,
+            now=lambda: self.date or time.time(),
+        )
         self.install()
         self.put_budget()
         for name in ("a", "b"):
@@ -67,7 +77,7 @@ class World:
         """The caches know what there is now."""
         for budgets in self.budgets.cache.informers.values():
             await budgets._list()
-        for pods in self.budgets.evicted.informers:
+        for pods in self.budgets.pods.informers:
             await pods._list()
 
     def replace(self, name: str, uid: str) -> None:
@@ -375,15 +385,51 @@ def test_an_eviction_that_requires_a_pod_takes_no_other_one() -> None:
     run(test)
 
 
+@pytest.mark.parametrize("seen", [False, True])
+def test_no_clock_that_is_ahead_ends_the_delay_of_a_pod_that_was_seen_to_become_ready(seen: bool) -> None:
+    """By this process' clock, an hour ahead, a-0 has been Ready for long; it saw it become so, and waits 20 minutes. Of
+    what was so before it began, only the clock tells.
+    """
+
+    async def test(world: World) -> None:
+        world.put_budget(podNamePartitionRegex="[a-z]-([0-9]+)", crossZoneEvictionDelay="20m")
+        for ready in (False, True) if seen else (True,):
+            again = pod("a", ready=ready)
+            again["status"]["conditions"][0]["lastTransitionTime"] = f"2026-01-01T00:00:0{int(ready and seen)}Z"
+            world.put(again)
+            await world.see()
+        world.date = 1767225601.0 + 3600
+        for seconds, goes in ((0, not seen), (1199, not seen), (1, True)):
+            world.now += seconds
+            assert (await world.budgets.evict(review("b-0", dry_run=True))).allowed is goes
+
+    run(test)
+
+
+def test_of_a_pod_that_is_gone_or_not_ready_no_time_is_kept() -> None:
+    """The next one of its name begins anew."""
+
+    async def test(world: World) -> None:
+        for ready in (False, True, False, True):
+            world.put(pod("a", ready=ready))
+            await world.see()
+            assert world.budgets.pods.ready_for("pod-a-v1") == (0.0 if ready else None)
+        world.replace("a", "next")
+        await world.see()
+        assert world.budgets.pods.ready_for("pod-a-v1") is world.budgets.pods.ready_for("next") is None
+
+    run(test)
+
+
 def test_of_evicted_pods_few_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     """The newest of them; of one that is forgotten, the place is held for the minute."""
-    monkeypatch.setattr(evicted_pods, "_MOST", 1)
+    monkeypatch.setattr(seen_pods, "_MOST_EVICTED", 1)
 
     async def test(world: World) -> None:
         for name in ("a", "b"):
             world.evict_pod(name)
         await world.see()
-        assert ["pod-a-v1" in world.budgets.evicted, "pod-b-v1" in world.budgets.evicted] == [False, True]
+        assert ["pod-a-v1" in world.budgets.pods.evicted, "pod-b-v1" in world.budgets.pods.evicted] == [False, True]
 
     run(test)
 

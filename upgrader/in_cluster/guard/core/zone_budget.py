@@ -12,7 +12,7 @@ or has ended: the eviction may hang until the next pod of its name is ready.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from upgrader.contract.times import duration_of, seconds_of
@@ -79,12 +79,14 @@ class InvalidBudget:
 class State:
     """What is known of a namespace: its StatefulSets, and their pods by their owner's UID.
 
-    `evicted`: the UIDs of pods that an eviction was seen to delete, as far as that is known.
+    `evicted`: the UIDs of pods that an eviction was seen to delete. `ready_for`: for how many seconds pods have been
+    Ready that were seen to become so, by UID: a clock that is wrong lets none of them look older.
     """
 
     sets: tuple[StatefulSet, ...]
     pods: Mapping[str, tuple[Pod, ...]]
     evicted: Container[str] = ()
+    ready_for: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -225,17 +227,19 @@ def _missing_of_partition(
     pods = [p for p in state.pods.get(zone.uid, ()) if regex.partition(p.name) == partition]
     if not pods:
         return 1
-    return sum(not p.ready or reserved.may_take(p, state.evicted) or _too_young(p, budget.delay, now) for p in pods)
+    return sum(
+        not p.ready or reserved.may_take(p, state.evicted) or _too_young(p, budget.delay, state, now) for p in pods
+    )
 
 
-def _too_young(pod: Pod, delay: float, now: float) -> bool:
-    """Whether a pod has been ready for less than the delay, or for an unknown time."""
+def _too_young(pod: Pod, delay: float, state: State, now: float) -> bool:
+    """Whether a pod has been ready for less than the delay by anything that is known, or for an unknown time."""
     if not delay:
         return False
     since = [pod.ready_since]
     if READY_TIME in pod.annotations:
         since.append(seconds_of(pod.annotations[READY_TIME]))
-    return any(s is None or now - s < delay for s in since)
+    return state.ready_for.get(pod.uid, delay) < delay or any(s is None or now - s < delay for s in since)
 
 
 def _within(count: int, most: int, where: str) -> Judgement:

@@ -1,13 +1,15 @@
-"""Which pods an eviction has deleted, or is about to: since Kubernetes 1.26, the API server writes it into a pod first.
+"""What this process has seen of pods: which of them an eviction has deleted, and when each became Ready.
 
-What a process hasn't seen isn't known, such as what went before it began, and the pods that are Pending, into which
-nothing is written: their evictions may still hang.
+Since Kubernetes 1.26, the API server writes into a pod that an eviction deletes it, before it does. What a process
+hasn't seen isn't known, such as what was before it began, or evictions of pods that are Pending, into which nothing is
+written: these may still hang.
 """
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 
 from upgrader.in_cluster.guard.core.workloads import pod
@@ -16,9 +18,9 @@ from upgrader.in_cluster.guard.runtime.api_client import Api
 from upgrader.in_cluster.guard.runtime.informer import Informer
 from upgrader.in_cluster.guard.runtime.resource import Object
 
-__all__ = ["EvictedPods"]
+__all__ = ["SeenPods"]
 
-_MOST = 20_000
+_MOST_EVICTED = 20_000
 """UIDs that are remembered: far more than evictions within a minute."""
 
 
@@ -26,28 +28,45 @@ _MOST = 20_000
 class _Seen:
     uid: str
     evicted: bool
+    ready_since: float | None
 
 
-class EvictedPods:
-    """Of some namespaces; a container of UIDs."""
+class SeenPods:
+    """Of some namespaces, by UID."""
 
-    def __init__(self, api: Api, namespaces: Sequence[str]) -> None:
-        self._uids: OrderedDict[str, None] = OrderedDict()
+    def __init__(self, api: Api, namespaces: Sequence[str], clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._evicted: OrderedDict[str, None] = OrderedDict()
+        self._became_ready: dict[str, float] = {}
         self.informers = tuple(Informer(api, PODS, each, keep=_kept) for each in namespaces)
         for informer in self.informers:
             informer.tell(self._changed)
 
-    def __contains__(self, uid: object) -> bool:
-        return uid in self._uids
+    @property
+    def evicted(self) -> Container[str]:
+        """Those that an eviction has deleted, or is about to."""
+        return self._evicted
 
-    def _changed(self, _: _Seen | None, after: _Seen | None) -> None:
-        if after is None or not after.evicted or after.uid in self._uids:
+    def ready_for(self, uid: str) -> float | None:
+        """For how many seconds a pod has been Ready, by no clock that is set; None if it wasn't seen to become so."""
+        since = self._became_ready.get(uid)
+        return None if since is None else self._clock() - since
+
+    def _changed(self, before: _Seen | None, after: _Seen | None) -> None:
+        if before is not None and (after is None or after.uid != before.uid):
+            self._became_ready.pop(before.uid, None)
+        if after is None:
             return
-        self._uids[after.uid] = None
-        if len(self._uids) > _MOST:
-            self._uids.popitem(last=False)
+        if after.ready_since is None:
+            self._became_ready.pop(after.uid, None)
+        elif before is not None and before.uid == after.uid and before.ready_since != after.ready_since:
+            self._became_ready[after.uid] = self._clock()
+        if after.evicted and after.uid not in self._evicted:
+            self._evicted[after.uid] = None
+            if len(self._evicted) > _MOST_EVICTED:
+                self._evicted.popitem(last=False)
 
 
 def _kept(item: Object) -> _Seen:
     found = pod(item)
-    return _Seen(found.uid, found.evicted)
+    return _Seen(found.uid, found.evicted, found.ready_since)

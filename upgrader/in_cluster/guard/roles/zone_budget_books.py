@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ from upgrader.in_cluster.guard.core.workloads import Pod, stateful_set
 from upgrader.in_cluster.guard.core.zone_budget import InvalidBudget, Rollout, State, ZoneBudget, budget_of, judge, read
 from upgrader.in_cluster.guard.roles.direct_read import pods_of, selector_query, stateful_sets
 from upgrader.in_cluster.guard.roles.ledger_writer import Judge
+from upgrader.in_cluster.guard.roles.seen_pods import SeenPods
 from upgrader.in_cluster.guard.runtime.api_client import Api
 from upgrader.in_cluster.guard.runtime.resource import Object, Resource
 
@@ -43,9 +44,8 @@ class ZoneBudgetBooks:
 
     resource = ZONE_BUDGETS
 
-    def __init__(self, api: Api, evicted: Container[str]) -> None:
-        """`evicted`: the UIDs of pods that an eviction was seen to delete."""
-        self._api, self._evicted = api, evicted
+    def __init__(self, api: Api, seen: SeenPods) -> None:
+        self._api, self._seen = api, seen
 
     def book_of(self, item: Object) -> Ledger:
         """See `Books`; the methods below as well."""
@@ -84,4 +84,6 @@ class ZoneBudgetBooks:
         found = await stateful_sets(self._api, budget.namespace, selector_query({"matchLabels": budget.selector}))
         pods = await pods_of(self._api, budget.namespace, found)
         sets = tuple(map(stateful_set, found))
-        return {each.uid: each for each in pods}, State(sets, pods_by_owner(sets, pods), self._evicted)
+        by_uid = {each.uid: each for each in pods}
+        ready_for = {uid: seconds for uid in by_uid if (seconds := self._seen.ready_for(uid)) is not None}
+        return by_uid, State(sets, pods_by_owner(sets, pods), self._seen.evicted, ready_for)

@@ -22,8 +22,8 @@ from upgrader.in_cluster.guard.core.workloads import pod
 from upgrader.in_cluster.guard.core.zone_budget import budget_of, misdirected, validate
 from upgrader.in_cluster.guard.guard_errors import ApiAway, ApiRefused, GuardError, NotFound
 from upgrader.in_cluster.guard.logs import LOG
-from upgrader.in_cluster.guard.roles.evicted_pods import EvictedPods
 from upgrader.in_cluster.guard.roles.ledger_writer import LedgerWriter
+from upgrader.in_cluster.guard.roles.seen_pods import SeenPods
 from upgrader.in_cluster.guard.roles.workload_cache import PODS
 from upgrader.in_cluster.guard.roles.zone_budget_books import ZoneBudgetBooks
 from upgrader.in_cluster.guard.roles.zone_budget_cache import ZoneBudgetCache
@@ -48,11 +48,12 @@ class ZoneBudgets:
         metrics: Metrics,
         seconds: float,
         clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
     ) -> None:
-        """`seconds`: how long a budget may take to answer."""
+        """`seconds`: how long a budget may take to answer. `clock` measures durations; `now`: since the epoch."""
         self._api, self._metrics, self._seconds, self._clock = api, metrics, seconds, clock
-        self.cache, self.evicted = ZoneBudgetCache(api, namespaces, metrics), EvictedPods(api, namespaces)
-        self._writer = LedgerWriter(api, ZoneBudgetBooks(api, self.evicted))
+        self.cache, self.pods = ZoneBudgetCache(api, namespaces, metrics), SeenPods(api, namespaces, clock)
+        self._writer = LedgerWriter(api, ZoneBudgetBooks(api, self.pods), clock=now)
         self._noticed: dict[str, dict[Reservation, float]] = {}
         """By namespace: when each was first seen."""
 
@@ -90,7 +91,7 @@ class ZoneBudgets:
         """Follow the budgets and the pods, and free reservations that are no longer needed, until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.cache.run())
-            for informer in self.evicted.informers:
+            for informer in self.pods.informers:
                 group.create_task(informer.run())
             for namespace in self.cache.informers:
                 group.create_task(self._settle_from_time_to_time(namespace))
