@@ -1,8 +1,7 @@
 """What this process has seen of pods: which of them an eviction has deleted, and when each became Ready.
 
-Since Kubernetes 1.26, the API server writes into a pod that an eviction deletes it, before it does. What a process
-hasn't seen isn't known, such as what was before it began, or evictions of pods that are Pending, into which nothing is
-written: these may still hang.
+Since Kubernetes 1.26, the API server writes into a pod that an eviction deletes it, just before it does. What a process
+hasn't seen, such as what was before it began, isn't known: such an eviction may still hang.
 """
 
 from __future__ import annotations
