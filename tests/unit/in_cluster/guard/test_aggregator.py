@@ -937,6 +937,25 @@ def test_a_pod_that_leaves_the_selector_keeps_its_place_for_the_minute() -> None
     run(test)
 
 
+def test_a_pod_that_leaves_what_is_watched_keeps_its_place_for_the_minute() -> None:
+    """A watch of some labels tells of a pod that loses them as of one that is deleted: the API is asked which it is."""
+
+    async def whole() -> None:
+        world = World("watched=yes")
+        watched = {"app": "web", "watched": "yes"}
+        cells = {"a": counted(3, bucket("uid-x", "r", name="x"), bucket("uid-z", "s", name="z"))}
+        put(world.api, protector(1, cells=cells), *(pod(name, labels=watched) for name in "xyz"))
+        await world.see()
+        gone(world.api, "z")
+        for labels in ({"app": "web"}, watched):
+            put(world.api, pod("x", labels=labels))
+            await world.see()
+            await world.look()
+            assert world.counts() == (2, 2) and uids(world.api, "a") == ["uid-x"]
+
+    asyncio.run(whole())
+
+
 NUMBER_AS_TEXT = {"cellID": "b", "aggregation": {"availableReplicas": "9", "totalReplicas": 9}}
 
 

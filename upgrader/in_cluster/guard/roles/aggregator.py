@@ -292,7 +292,7 @@ class Aggregator:
         seen = Seen(
             pods,
             self._pods.last_event(protector.namespace),
-            gone,
+            self._pods.deleted,
             {**read, **left},
             allowed_for,
             {uid: now - at for uid in pods if (at := self._became_ready.get(uid)) is not None},

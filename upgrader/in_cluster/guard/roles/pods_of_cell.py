@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 
 from upgrader.in_cluster.guard.core.label_index import LabelIndex
@@ -37,7 +37,7 @@ class PodsOfCell:
         now: Callable[[], float] = time.time,
     ) -> None:
         """`labels`: a selector of the pods to watch; "": all pods."""
-        self._changed, self._now = changed, now
+        self._changed, self._now, self._labels = changed, now, labels
         self._pods: dict[str, LabelIndex[Pod]] = {}
         self._gone: OrderedDict[str, bool] = OrderedDict()
         self.followed: Mapping[str, Informer[Pod]] = {
@@ -50,8 +50,16 @@ class PodsOfCell:
 
     @property
     def gone(self) -> Mapping[str, bool]:
-        """UIDs of pods that were deleted while they were watched, and whether an eviction was seen to do that."""
+        """UIDs of pods that were deleted while they were watched, and whether an eviction was seen to do that.
+
+        Where some labels are watched, of a pod that loses them a watch tells the same.
+        """
         return self._gone
+
+    @property
+    def deleted(self) -> Collection[str]:
+        """UIDs of pods that certainly were."""
+        return () if self._labels else self._gone
 
     def of(self, namespace: str) -> Mapping[str, Pod]:
         """The pods of a namespace, by UID."""
