@@ -7,7 +7,7 @@ gates, its rollback and its resumption know of nothing else.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -96,6 +96,8 @@ class WantedUpgrade:
     most: int | None = None
     bundled_in: Path | None = None
     anew: bool = False
+    refuse: Callable[[CheckedPlan, Session], None] | None = None
+    """Raises Blocked for its plan; the later one, without that controller, is of other releases."""
 
     def check(self, session: Session, host: Host, mark: LeftOut) -> bool:
         """Whether there is anything to upgrade. Raises Blocked where a check forbids it without that controller.
@@ -107,8 +109,11 @@ class WantedUpgrade:
         with session.bundle() as bundle:
             # With all the replicas that are installed: to leave one out is no upgrade. That one isn't asked.
             planned = PlannedUpgrade.of(replace(session, cluster=without.cluster), bundle, self.most)
-            if not planned.later and not CheckedPlan(planned.plan, ()).document.to_do:
+            plan = CheckedPlan(planned.plan, ())
+            if not planned.later and not plan.document.to_do:
                 return False
+            if self.refuse is not None:
+                self.refuse(plan, session)
             unrehearsed = replace(without, settings=replace(without.settings, rehearsal=RehearsalSettings("ignore")))
             PlannedUpgrade.of(unrehearsed, bundle, self.most).checked(self.skips).refuse_if_blocked()
         return True

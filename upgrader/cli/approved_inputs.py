@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,12 +18,13 @@ from upgrader.errors import Blocked, Interrupted
 
 if TYPE_CHECKING:
     from upgrader.app.upgrade import CheckedPlan, ProposedUpgrade
+    from upgrader.app.wiring import Session
 
 __all__ = [
+    "ApprovedChanges",
     "campaign_options",
     "read_copies",
     "refuse_late",
-    "refuse_other_changes",
     "refuse_unapproved",
     "with_approved_inputs",
 ]
@@ -98,21 +99,54 @@ def read_copies(folder: Path, copies: Path | None, approved: str | None) -> None
     click.get_current_context().find_root().with_resource(in_environment({COPIES: str(made)}))
 
 
+@dataclass
+class ApprovedChanges:
+    """What a fleet's campaign has approved that a run changes, by its saved plan. The first plan of a command is
+    compared, which may be of the run that leaves a controller out first. The ones after it, such as those of later
+    minors, are of a cluster that has changed as approved.
+    """
+
+    digest: str | None
+    """The plan's `changes_digest`; None: any."""
+    campaign: str
+    _compared: bool = False
+
+    def refuse_others(self, checked: CheckedPlan, session: Session) -> None:
+        """Raises Blocked where the first plan has something to do, and changes something else than what was approved,
+        unless a run of the campaign has begun before: a pod that was evicted may have begun it.
+        """
+        if self.digest is None or self._compared or not checked.document.to_do:
+            return
+        if checked.plan.changes_digest != self.digest and not self._has_begun(session):
+            raise Blocked(
+                "the cluster has changed since its plan was saved and approved: a run would change something else; "
+                "nothing was changed",
+                remedy="Review its plan: upgrader plan, with `-C` and the cluster folder. To approve it: upgrader "
+                "fleet approve --changes CLUSTER --reason TEXT (prints the digest). Then: upgrader fleet retry CLUSTER",
+            )
+        self._compared = True
+
+    def _has_begun(self, session: Session) -> bool:
+        return bool(self.campaign) and any(
+            run.state.campaign == self.campaign for run in session.find_brief_runs().runs
+        )
+
+
 @contextmanager
 def with_approved_inputs(
     folder: Path,
     approved: str | None,
     proposed: AbstractContextManager[ProposedUpgrade],
     campaign: str = "",
-    changes: str | None = None,
+    changes: ApprovedChanges | None = None,
 ) -> Iterator[ProposedUpgrade]:
     """A proposed upgrade, all of whose files have been read, for a `campaign` ("": none). Raises Blocked, as
-    `refuse_unapproved` and `refuse_other_changes`.
+    `refuse_unapproved` and `ApprovedChanges.refuse_others`.
     """
     with proposed as found:
         refuse_unapproved(folder, approved)
         if changes is not None:
-            refuse_other_changes(found.checked, changes)
+            changes.refuse_others(found.checked, found.session)
         yield replace(found, campaign=campaign) if campaign else found
 
 
@@ -127,19 +161,6 @@ def refuse_unapproved(folder: Path, approved: str | None) -> None:
     copies = os.environ.get(COPIES)
     if folder_digest(folder.absolute(), Path(copies) if copies else None) != approved:
         raise _changed()
-
-
-def refuse_other_changes(checked: CheckedPlan, approved: str) -> None:
-    """Raises Blocked where a plan has something to do, and changes something else than the one that a fleet's campaign
-    has approved (its `changes_digest`).
-    """
-    if checked.document.to_do and checked.plan.changes_digest != approved:
-        raise Blocked(
-            "the cluster has changed since its plan was saved and approved: a run would change something else; nothing "
-            "was changed",
-            remedy="Review its plan: upgrader plan, with `-C` and the cluster folder. To approve it: upgrader fleet "
-            "approve --changes CLUSTER --reason TEXT (prints the digest). Then: upgrader fleet retry CLUSTER",
-        )
 
 
 def refuse_late(begin_by: datetime) -> None:

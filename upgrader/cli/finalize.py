@@ -8,10 +8,10 @@ from pathlib import Path
 import click
 
 from upgrader.cli.approved_inputs import (
+    ApprovedChanges,
     campaign_options,
     read_copies,
     refuse_late,
-    refuse_other_changes,
     refuse_unapproved,
 )
 from upgrader.cli.command_line import EVENTS, TAKE_OVER, VERSION, YES, front_end
@@ -77,8 +77,7 @@ def finalize(
             return
         if begin_by is not None and not (resume and proposed.continues):
             refuse_late(begin_by)
-        if changes is not None:
-            refuse_other_changes(proposed.checked, changes)
+        ApprovedChanges(changes, campaign).refuse_others(proposed.checked, proposed.session)
         print_plan(proposed.checked.document, diff=False)
         proposed.checked.refuse_if_blocked()
         old = minor_text(proposed.emulated) if proposed.emulated else "the old minor"

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from upgrader.cli.approved_inputs import campaign_options, read_copies, refuse_late, with_approved_inputs
+from upgrader.cli.approved_inputs import (
+    ApprovedChanges,
+    campaign_options,
+    read_copies,
+    refuse_late,
+    with_approved_inputs,
+)
 from upgrader.cli.command_line import (
     DURATION,
     EVENTS,
@@ -167,7 +173,8 @@ def run(
     if begin_by is not None:
         refuse_late(begin_by)
     # A saved plan is of the controllers that took part when it was made.
-    wanted = WantedUpgrade(target, skips, max_hops, bundle_file, anew)
+    kept = ApprovedChanges(changes, campaign)
+    wanted = WantedUpgrade(target, skips, max_hops, bundle_file, anew, kept.refuse_others if changes else None)
     if plan_file is None and leave_out(folder, wanted, shown, yes=yes, take_over=take_over):
         take_over = False
     operator = Operator(yes, skips, pause_between)
@@ -186,8 +193,7 @@ def run(
             bundled_in=bundle_file,
             anew=anew,
         )
-        # What later minors change is known only once the one before them is reached.
-        return with_approved_inputs(folder, approved, proposed, campaign, None if operator.started else changes)
+        return with_approved_inputs(folder, approved, proposed, campaign, kept)
 
     run_hops(propose, operator, max_hops)
     for finding in operator.left_out:

@@ -466,7 +466,7 @@ class Coordinator:
         arguments += ["--approved-inputs", Inputs.parse(state.digest).files]
         arguments += ["--approved-copies", str(self._copies(cluster.name)), *(["--resume"] if start.resume else [])]
         arguments += ["--begin-by", f"{start.by:%Y-%m-%dT%H:%M:%S%z}"] if start.by else []
-        if state.changes and not start.resume and not state.run:  # a run changes what is left for the next one
+        if state.changes:
             arguments += ["--approved-changes", state.changes]
         asked = (str(attempt), *arguments)
         known = self._prepared.get(cluster.name)

@@ -77,7 +77,9 @@ class ClusterState:
     digest: str = ""
     """Of the approved inputs."""
     changes: str = ""
-    """The `changes_digest` of its approved plan, to which its first run must keep; "": any plan of these inputs."""
+    """The `changes_digest` of its approved plan, to which its first run must keep; "": any plan of these inputs, as a
+    run that has begun changes what is left for the next one.
+    """
     soaked: datetime | None = None
     """When it last passed the check at the end of a soak."""
     soak_reason: str = ""
@@ -258,6 +260,7 @@ def _cluster_after(cluster: ClusterState, time: datetime, event: ClusterEvent) -
                 since=time,
                 interruptions=interruptions,
                 run=event.run,
+                changes="" if event.run else cluster.changes,
                 unended=event.open,
                 worked=cluster.worked + event.seconds if event.open else 0.0,
                 cause=event.cause,

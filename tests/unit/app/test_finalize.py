@@ -298,6 +298,29 @@ def test_finalize_of_a_campaign_changes_what_was_approved(place: Place) -> None:
         assert plan_upgrade(place.folder, TO).plan.changes_digest == again.checked.plan.changes_digest
 
 
+@pytest.mark.parametrize("campaign", ["mine", "another"])
+def test_finalize_that_was_interrupted_has_changed_what_was_approved(place: Place, campaign: str) -> None:
+    """A Job's second pod continues what its first began, which has changed some releases already; what anyone else has
+    changed is refused.
+    """
+    place.upgrade()
+    planned = plan_finalize(place.folder, TO, place.folder / "kubeconfig")
+    assert planned is not None
+    place.world.helm.install(
+        "kubernetes", rendered(ReleaseSpec("kubernetes", "", Path(), {"kubernetesVersion": str(TO)}))
+    )
+    place.answer()
+    name = "99990101T000000-finalize"
+    (place.folder / "runs" / name).mkdir(parents=True)
+    journal = Journal(place.folder / "runs" / name / JOURNAL, place.world.clock)
+    journal.emit(RunStarted(name, RunKind.FINALIZE, (), f"runs/{name}", target=TO, campaign=campaign))
+    journal.close()
+    options = ("--yes", "--resume", "--approved-changes", planned.plan.changes_digest, "--campaign", "mine")
+    ended = CliRunner().invoke(cli, ["-C", str(place.folder), "finalize", *options])
+    assert (ended.exit_code == 0) is (campaign == "mine"), ended
+    assert campaign == "mine" or "would change something else" in str(ended.exception)
+
+
 def test_old_finalize_before_the_upgrade_is_not_continued(place: Place) -> None:
     """One that was interrupted before the upgrade is past: a Job, which always resumes, keeps to its window."""
     name = "19990101T000000-finalize"

@@ -23,7 +23,7 @@ from upgrader.app.front_end import READS_FOLDER, FrontEnd
 from upgrader.app.left_out import ProposedChange, WantedUpgrade, propose_leaving_out, propose_return
 from upgrader.app.resumable import upgrade_to_resume
 from upgrader.app.resume_or_start import newest_without_end
-from upgrader.app.upgrade import check_upgrade, propose_upgrade
+from upgrader.app.upgrade import PlannedUpgrade, check_upgrade, propose_upgrade
 from upgrader.app.wiring import Session
 from upgrader.errors import ApiUnavailable, Blocked, StepFailed, UsageError
 from upgrader.gates.kubernetes_kinds import ENDPOINT_SLICES, NODES, PODS
@@ -176,6 +176,24 @@ def test_etcd_without_a_majority_forbids_it(place: Place, monkeypatch: pytest.Mo
     place.hosts.down.add(NAMES[1])
     with pytest.raises(Blocked, match=f"{NAMES[1]} could not be examined"):
         leaving(place)
+
+
+def test_plan_of_another_upgrade_leaves_no_controller_out(place: Place) -> None:
+    """What a fleet's campaign approved is compared first, with the plan of all controllers: the one that was saved
+    while all of them lived.
+    """
+    with vars(left_out)["open_session"](place.folder, TO) as session:
+        saved, found = PlannedUpgrade.of(session, None).plan, list[str]()
+    die(place)
+    assert leaving(place, refuse=lambda checked, _: found.append(checked.plan.changes_digest)) is not None
+    assert found == [saved.changes_digest]
+
+    def refuse(*_: object) -> None:
+        raise Blocked("another one")
+
+    with pytest.raises(Blocked, match="another one"):
+        leaving(place, refuse=refuse)
+    assert LEFT_OUT not in node(place)["metadata"].get("annotations", {})
 
 
 BEGUN = StepStarted("kube-apiserver", "v1 → v2", RestorePoint("kube-apiserver", "kube-system", 1))

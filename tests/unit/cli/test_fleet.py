@@ -27,14 +27,17 @@ from tests.unit.fleet.test_open_runs import write_later
 from tests.unit.ui.test_plan_markdown import document
 from upgrader import __version__
 from upgrader.app import finalize, upgrade
+from upgrader.app.front_end import FrontEnd
 from upgrader.app.run_inputs import inputs_digest
+from upgrader.app.upgrade import ProposedUpgrade
 from upgrader.cli import fleet as fleet_commands
 from upgrader.cli import main as entry
-from upgrader.cli.approved_inputs import read_copies, with_approved_inputs
+from upgrader.cli.approved_inputs import ApprovedChanges, read_copies, with_approved_inputs
 from upgrader.cli.main import cli
 from upgrader.config.copied_folder import COPIES
 from upgrader.config.load import load_settings
 from upgrader.engine.journal.journal_file import JOURNAL, Journal
+from upgrader.engine.state.run_state import RunState
 from upgrader.errors import ApiUnavailable, Blocked, CampaignStopped, Interrupted, Locked, UsageError
 from upgrader.fleet import campaigns, clusters, job_objects, job_process, use_cases
 from upgrader.fleet import inputs as fleet_inputs
@@ -697,13 +700,37 @@ def test_run_of_a_campaign_refuses_another_plan(tmp_path: Path, *, to_do: bool) 
     as it always does.
     """
     plan = SimpleNamespace(changes_digest="a")
-    proposal: Any = SimpleNamespace(checked=SimpleNamespace(plan=plan, document=SimpleNamespace(to_do=to_do)))
+    checked = SimpleNamespace(plan=plan, document=SimpleNamespace(to_do=to_do))
+    proposal: Any = SimpleNamespace(checked=checked, session=None)
     (tmp_path / "upgrader.yaml").write_text("kubernetesVersion: v1.36.3\n")
-    with with_approved_inputs(tmp_path, None, nullcontext(proposal), changes="a") as found:
+    same, other = ApprovedChanges("a", ""), ApprovedChanges("b", "")
+    with with_approved_inputs(tmp_path, None, nullcontext(proposal), changes=same) as found:
         assert found is proposal
-    refused = pytest.raises(Blocked, match="a run would change something else; nothing was changed")
-    with refused if to_do else nullcontext(), with_approved_inputs(tmp_path, None, nullcontext(proposal), changes="b"):
+    blocked = pytest.raises(Blocked, match="a run would change something else; nothing was changed")
+    refused = blocked if to_do else nullcontext()
+    with refused, with_approved_inputs(tmp_path, None, nullcontext(proposal), changes=other):
         pass
+    plan.changes_digest = "of the next minor"
+    with with_approved_inputs(tmp_path, None, nullcontext(proposal), changes=same):
+        pass
+
+
+def test_later_hop_is_not_held_to_the_saved_plan(tmp_path: Path) -> None:
+    """A Job whose pod was evicted between two minors is started again with the same arguments: its campaign's first run
+    has changed the cluster as approved. A run of another campaign, or of a person, has not.
+    """
+    plan = SimpleNamespace(changes_digest="of the second hop")
+    checked: Any = SimpleNamespace(plan=plan, document=SimpleNamespace(to_do=True))
+    (tmp_path / "upgrader.yaml").write_text("kubernetesVersion: v1.36.3\n")
+    for campaign, passes in (("mine", True), ("other", False), ("", False)):
+        runs = SimpleNamespace(runs=(SimpleNamespace(state=RunState(campaign=campaign)),))
+        session = SimpleNamespace(find_brief_runs=lambda runs=runs: runs)
+        proposed: Any = nullcontext(ProposedUpgrade(checked, cast(Any, session), FrontEnd(), cast(Any, None)))
+        for asking in ("mine", ""):
+            refused = nullcontext() if passes and asking else pytest.raises(Blocked, match="something else")
+            changes = ApprovedChanges("of the first hop", asking)
+            with refused, with_approved_inputs(tmp_path, None, proposed, asking, changes):
+                pass
 
 
 def saved_plan(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str = "fleet.plan", changes: str = "c") -> Path:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from click.testing import CliRunner, Result
@@ -125,6 +125,23 @@ def test_controller_is_left_out_for_exactly_that_upgrade(commands: Commands) -> 
     given = ("--to", str(TO), "--max-hops", "2", "--bundle", str(bundle), "--skip", "memory", "--reason", "x", "--new")
     commands.invoke("run", *given, "--yes")
     assert commands.wanted == WantedUpgrade(TO, Skips(("memory",), "x"), 2, bundle, anew=True)
+
+
+def test_controller_is_left_out_for_the_upgrade_that_a_campaign_approved(commands: Commands) -> None:
+    """The plan with all controllers is compared before anything is changed, as the one without it is of other releases:
+    a changed cluster keeps its controller, and the one whose plan was compared is upgraded.
+    """
+    options = ("run", "--to", str(TO), "--yes", "--approved-changes", "mine", "--campaign", "c")
+    commands.invoke(*options)
+    assert commands.done and commands.wanted.refuse is not None
+    found = SimpleNamespace(document=SimpleNamespace(to_do=True), plan=SimpleNamespace(changes_digest="other"))
+    runs: Any = SimpleNamespace(find_brief_runs=lambda: SimpleNamespace(runs=()))
+    with pytest.raises(Blocked, match="would change something else; nothing was changed"):
+        commands.wanted.refuse(cast(Any, found), runs)
+    found.plan.changes_digest = "mine"
+    commands.wanted.refuse(cast(Any, found), runs)
+    found.plan.changes_digest = "of fewer replicas"
+    commands.wanted.refuse(cast(Any, found), runs)
 
 
 def test_no_upgrade_behind_a_controller_that_was_not_left_out(commands: Commands) -> None:

@@ -46,6 +46,7 @@ from upgrader.fleet.events import (
     CampaignStarted,
     ClusterEnded,
     ClusterSkipped,
+    ClusterStarting,
     Paused,
     Pins,
     RetryRequested,
@@ -100,6 +101,31 @@ def test_only_the_first_run_keeps_to_the_saved_plan(machine: Machine) -> None:
     told = ["--approved-changes" in each for each in machine.commands if "clusters/a" in each[1]]
     assert told == [True, False, False]
     assert all(each[-2:] == ["--approved-changes", "approved"] for each in machine.commands if "clusters/b" in each[1])
+
+
+def test_saved_plan_counts_until_a_run_has_begun(machine: Machine) -> None:
+    """An attempt that began no run leaves the cluster as it was approved: the next one keeps to the plan, too. Once a
+    run was rolled back, no attempt does, also not after one that began none.
+    """
+    campaign = begun(machine, changes="approved")
+    machine.exit_codes["a"], machine.unnamed = [130, 4, 130], {"a"}
+    coordinator(machine, campaign).run(lambda *_: None)
+    machine.unnamed = {"a"}
+    campaign.ask(RetryRequested("a", "me"), machine.clock)
+    assert coordinator(machine, campaign).run(lambda *_: None)[0].done
+    told = ["--approved-changes" in each for each in machine.commands if "clusters/a" in each[1]]
+    assert told == [True, True, False, False]
+
+
+def test_attempt_of_which_no_run_is_known_keeps_to_the_saved_plan(machine: Machine) -> None:
+    """It is resumed, as it may have begun a run; if it has not, the run that begins then is the first one."""
+    campaign = begun(machine, changes="approved")
+    one = coordinator(machine, campaign)
+    one.journal.emit(ClusterStarting("a", 1, False, ""))
+    one.journal.emit(ClusterEnded("a", 1, "interrupted", 1.0, "", "", "the journal can't be read", True))
+    one.run(lambda *_: None)
+    (command,) = (each for each in machine.commands if "clusters/a" in each[1])
+    assert "--resume" in command and "--approved-changes" in command
 
 
 def test_each_line_of_the_journal_is_read_once(machine: Machine) -> None:
