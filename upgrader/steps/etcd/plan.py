@@ -88,6 +88,10 @@ class PlannedEtcd(PlannedStep):
     def fingerprint(self) -> tuple[str, ...]:
         return (self.settings.image, *map(str, self.members))
 
+    @property
+    def changes_fingerprint(self) -> tuple[str, ...]:
+        return (self.settings.image, *sorted({member.before for member in self.members}))
+
     def inputs(self) -> Mapping[str, str]:
         return {"image": self.settings.image, "version": str(self.settings.version)}
 

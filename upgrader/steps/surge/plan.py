@@ -68,6 +68,11 @@ class PlannedSurge(PlannedStep):
             return NOTHING_TO_UNDO
         return Undo(self.kind, text="the surge nodes are drained and removed")
 
+    @property
+    def changes_fingerprint(self) -> tuple[str, ...]:
+        playbook = self.surge.remove if self.end else self.surge.add
+        return (self.action, str(self.surge.nodes), playbook.name)
+
     def inputs(self) -> Mapping[str, str]:
         playbook = self.surge.remove if self.end else self.surge.add
         return {**playbook_inputs(playbook), "nodes": str(self.surge.nodes)}

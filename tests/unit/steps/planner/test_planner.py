@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from upgrader.model.etcd_settings import EtcdSettings
+from upgrader.model.etcd_version import EtcdVersion
 from upgrader.model.kubeadm_config import KubeadmConfig
 from upgrader.model.kubelet_config import KubeletConfig
 from upgrader.model.masked_manifest import masked_text
@@ -17,7 +19,9 @@ from upgrader.model.node_settings import NodePool, NodeSource
 from upgrader.model.observed import Observed, ObservedNode, ObservedRelease
 from upgrader.model.release import ReleaseSpec, Revision
 from upgrader.model.settings import ReleaseSettings, Settings
+from upgrader.model.surge import Surge
 from upgrader.model.version import KubernetesVersion
+from upgrader.steps.etcd.plan import EtcdChange, PlannedEtcd
 from upgrader.steps.intended import emulation_after, plan_run, wanted_steps
 from upgrader.steps.kubeadm_config.plan import PlannedKubeadmConfig, plan_kubeadm_config
 from upgrader.steps.kubelet_config.plan import plan_kubelet_config
@@ -25,6 +29,7 @@ from upgrader.steps.nodes.plan import PlannedNodes
 from upgrader.steps.plan import Plan, observed_after
 from upgrader.steps.release.plan import IntendedRelease, PlannedRelease, object_changes
 from upgrader.steps.step_document import NodeChange
+from upgrader.steps.surge.plan import PlannedSurge
 
 V136, V137 = KubernetesVersion(1, 36, 3), KubernetesVersion(1, 37, 1)
 
@@ -280,6 +285,24 @@ def test_next_hop_finds_what_kubeadm_was_told() -> None:
     plan = Plan(V136, V137, (PlannedKubeadmConfig(V136, V137),))
     assert observed_after(plan, before).kubeadm == KubeadmConfig("kubernetesVersion: v1.37.1")
     assert plan.digest != replace(plan, steps=(PlannedKubeadmConfig(V137, V137),)).digest
+
+
+def test_approved_changes_are_the_same_whichever_nodes_there_are() -> None:
+    """A campaign takes weeks: controllers are replaced, a surge node of another run is there or not. Another image of
+    etcd, or another playbook that adds nodes, is another change.
+    """
+    settings, old = EtcdSettings("r/etcd:3.6.8-0", EtcdVersion(3, 6, 8), 60.0), "r/etcd:3.6.5-0"
+    pool = NodePool("workers", surge=Surge(1, Path("/p/add.yml"), Path("/p/remove.yml")))
+
+    def digest(*members: str, image: str = old, there: tuple[str, ...] = (), add: str = "add.yml") -> str:
+        etcd = PlannedEtcd(settings, tuple(EtcdChange(name, image) for name in members), len(members))
+        surge = Surge(1, Path("/p") / add, Path("/p/remove.yml"))
+        step = PlannedSurge(replace(pool, surge=surge), False, V137, needed=True, there=there)
+        return Plan(V136, V137, (etcd, step)).changes_digest
+
+    approved = digest("c1", "c2", "c3")
+    assert {digest("c1", "c2", "c4"), digest("c1", "c2", there=("s1",))} == {approved}
+    assert len({approved, digest(), digest("c1", image="r/etcd:3.5.9-0"), digest("c1", add="other.yml")}) == 4
 
 
 def test_next_hop_finds_what_nodes_and_joining_ones_are_configured_with() -> None:
