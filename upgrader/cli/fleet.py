@@ -92,7 +92,6 @@ def plan(folder: Path, allow_exec: bool, out: Path | None) -> None:
 
     from upgrader.app.finalize import plan_finalize
     from upgrader.app.upgrade import plan_upgrade
-    from upgrader.fleet.campaigns import fleet_files
     from upgrader.fleet.clusters import ask_traits
     from upgrader.fleet.plans import NOTHING, PlannedCluster, plan_fleet, shared_causes
     from upgrader.fleet.saved_plans import refuse_plan_file
@@ -100,6 +99,7 @@ def plan(folder: Path, allow_exec: bool, out: Path | None) -> None:
         approved_kubeconfigs,
         clusters_without_room,
         newest_state,
+        plan_origin,
         planned_inputs,
         planning_kubeconfig,
         proposed_fleet,
@@ -115,7 +115,7 @@ def plan(folder: Path, allow_exec: bool, out: Path | None) -> None:
         print_without_room,
     )
 
-    files = fleet_files(folder) if out is not None else {}
+    origin = plan_origin(folder) if out is not None else None
     proposed = proposed_fleet(folder)
     if out is not None:
         refuse_plan_file(out, proposed)
@@ -138,8 +138,8 @@ def plan(folder: Path, allow_exec: bool, out: Path | None) -> None:
     print_unrehearsed(planned.unrehearsed, proposed, sys.stdout)
     print_without_room(clusters_without_room(folder, proposed, planned), sys.stdout)
     print_shared(shared_causes(planned, newest_state(folder)), sys.stdout)
-    if out is not None:
-        saved = save_plan(out, proposed, planned, files)
+    if out is not None and origin is not None:
+        saved = save_plan(out, proposed, planned, origin)
         say(f"Plan saved: {out}, digest {saved.digest}, valid until {saved.expires:%Y-%m-%d %H:%M}Z.")
         say(f"To start it: {program(folder)} fleet run --plan {shlex.quote(str(out))}")
     blocked = [name for each in planned.classes if each.blocked for name in each.clusters]

@@ -25,6 +25,7 @@ from upgrader.model.version import KubernetesVersion
 from upgrader.steps.plan_document import PlanDocument
 
 __all__ = [
+    "NOTHING",
     "FleetPlan",
     "NoRoom",
     "PlanClass",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hmac
 import json
+import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from upgrader.errors import Blocked, UsageError
 from upgrader.fleet.events import ClusterInputs, Pins
 from upgrader.fleet.inputs import pins_differ
 from upgrader.fleet.model import Fleet
-from upgrader.fleet.plans import FleetPlan
+from upgrader.fleet.plans import NOTHING, FleetPlan
 from upgrader.model.first_few import first_few
 from upgrader.model.json_values import from_json, to_json
 from upgrader.model.saved_plan import BoundInput
@@ -31,6 +32,9 @@ __all__ = ["FleetBinding", "SavedFleetPlan", "read_fleet_plan", "refuse_plan_fil
 
 _FORMAT = "1.0"
 _MOST_BYTES = 64 * 1024 * 1024
+_CHANGES = re.compile(f"[0-9a-f]{{64}}|{NOTHING}")
+_SHOWN = 300
+"""Characters of what is wrong with a file, which quotes it."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,10 @@ class FleetBinding:
         before, after = ({each.cluster: each.digest for each in binding.clusters} for binding in (self, now))
         if changed := [name for name in before if name in after and after[name] != before[name]]:
             yield f"the folder, kubeconfig or place of {first_few(changed)} has changed"
+        if unplanned := [name for name in after if name not in before]:
+            yield f"not in the plan: {first_few(unplanned)}"
+        if gone := [name for name in before if name not in after]:
+            yield f"only in the plan: {first_few(gone)}"
 
 
 @dataclass(frozen=True)
@@ -126,10 +134,23 @@ def save_fleet_plan(
 
 
 def refuse_plan_file(path: Path, fleet: Fleet) -> None:
-    """Raise UsageError where a plan of this fleet can't be written to a file, or would change what it is bound to."""
+    """Raise UsageError where a plan of this fleet can't be written to a file, would replace anything but a plan, such
+    as fleet.yaml, or would change what it is bound to. All clusters are planned only afterwards.
+    """
+    why = f"the plan can't be written to {path}"
+    if not path.parent.is_dir():
+        raise UsageError(f"{why}: there is no folder {path.parent}")
     if path.exists() and not path.is_file():
-        raise UsageError(f"the plan can't be written to {path}: it is not a regular file")
-    place = path.resolve()
+        raise UsageError(f"{why}: it is not a regular file")
+    if path.exists() and path.stat().st_size:
+        try:
+            read_fleet_plan(path)
+        except UsageError as error:
+            raise UsageError(
+                f"{why}: the file exists, and is not a saved plan of a fleet",
+                remedy="Use another name, or remove that file.",
+            ) from error
+    place = path.parent.resolve() / path.name  # a link is replaced, and not what it leads to
     for cluster in fleet.clusters:
         if place.is_relative_to(cluster.folder.resolve()):
             raise UsageError(
@@ -157,15 +178,18 @@ def read_fleet_plan(path: Path) -> SavedFleetPlan:
         if not isinstance(content, dict) or "binding" not in content:
             raise ValueError("it has no `binding`")
         if content.get("format_version") != _FORMAT:
-            raise ValueError(f"its format_version is {content.get('format_version')}, not {_FORMAT}")
+            raise ValueError(f"its format_version is {content.get('format_version')!r}, not {_FORMAT!r}")
         if not hmac.compare_digest(str(content.get("digest")).encode(), _digest(content).encode()):
             raise ValueError("it was changed after it was saved: its digest doesn't match")
         binding: FleetBinding = from_json(FleetBinding, content["binding"], "binding")
+        for each in binding.clusters:
+            if not _CHANGES.fullmatch(each.changes):
+                raise ValueError(f"binding.clusters {each.cluster!r}: `changes` is not a digest")
         expires = datetime.fromisoformat(str(content.get("expires")))
         if expires.tzinfo is None:
             raise ValueError("`expires` has no time zone")
     except (OSError, ValueError, RecursionError) as error:
-        why = error.strerror if isinstance(error, OSError) else error
+        why = str(error.strerror if isinstance(error, OSError) else error)[:_SHOWN]
         raise UsageError(
             f"{path} is not a saved plan of a fleet: {why}", remedy="Make one with `upgrader fleet plan --out FILE`."
         ) from error

@@ -30,6 +30,7 @@ from upgrader.fleet.events import (
     InputsApproved,
     JobsGone,
     Paused,
+    Pins,
     Request,
     RetryRequested,
     StageApproved,
@@ -60,6 +61,7 @@ from upgrader.model.redaction.known_secrets import KNOWN
 
 __all__ = [
     "FleetStatus",
+    "PlanOrigin",
     "approve",
     "approve_changes",
     "approved_kubeconfigs",
@@ -70,6 +72,7 @@ __all__ = [
     "newest_state",
     "open_campaign",
     "pause",
+    "plan_origin",
     "planned_inputs",
     "planning_kubeconfig",
     "proposed_fleet",
@@ -155,9 +158,23 @@ def planned_inputs(folder: Path, fleet: Fleet, cluster: FleetCluster) -> Inputs 
             return None
 
 
-def save_plan(path: Path, fleet: Fleet, planned: FleetPlan, files: Mapping[str, bytes]) -> SavedFleetPlan:
-    """Write the plan of a fleet, which was read from these `fleet_files`, as `save_fleet_plan`."""
-    return save_fleet_plan(path, fleet, planned, own_pins(), files, system_clock().now())
+@dataclass(frozen=True)
+class PlanOrigin:
+    """What a fleet is planned from beside its clusters, read before that: planning takes long."""
+
+    pins: Pins
+    files: Mapping[str, bytes]
+    """The `fleet_files`."""
+
+
+def plan_origin(folder: Path) -> PlanOrigin:
+    """As it is now. Raises UsageError."""
+    return PlanOrigin(own_pins(), fleet_files(folder))
+
+
+def save_plan(path: Path, fleet: Fleet, planned: FleetPlan, origin: PlanOrigin) -> SavedFleetPlan:
+    """Write the plan of a fleet, as `save_fleet_plan`."""
+    return save_fleet_plan(path, fleet, planned, origin.pins, origin.files, system_clock().now())
 
 
 def clusters_without_room(folder: Path, fleet: Fleet, planned: FleetPlan) -> tuple[NoRoom, ...]:
@@ -414,11 +431,12 @@ def approve(folder: Path, stage: str, reason: str) -> None:
 
 
 def approve_changes(folder: Path, cluster: str, reason: str, digest: str) -> None:
-    """Approve a cluster's folder with this digest, as it was shown (`Inputs.shown`), and no other state of it.
+    """Approve a cluster's folder with this digest, as it was shown (`Inputs.shown`), and no other state of it; also
+    once the campaign has ended, for a `retry`.
 
     Raises UsageError, also where the folder has another one now, or none is given: the error has it.
     """
-    campaign = _open(folder)
+    campaign = _newest(folder)
     fleet = begun_fleet(folder, campaign)
     _known(campaign.state(), cluster)
     mine = fleet.by_name[cluster]

@@ -46,7 +46,7 @@ from upgrader.fleet.clusters import Answer
 from upgrader.fleet.coordinator import Coordinator
 from upgrader.fleet.copies_in_secrets import chunks_of
 from upgrader.fleet.decide import Decision, Wait
-from upgrader.fleet.events import ClusterStarting, ExecutorName, Pins, Problem
+from upgrader.fleet.events import CampaignEnded, ClusterStarting, ExecutorName, Pins, Problem
 from upgrader.fleet.inputs import folder_digest
 from upgrader.fleet.jobs_executor import JobsExecutor
 from upgrader.fleet.local_executor import LocalExecutor
@@ -86,7 +86,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return write_fleet(tmp_path)
 
 
-def checked(changes: str = "c") -> SimpleNamespace:
+C, D = 64 * "c", 64 * "d"
+"""Digests of changes."""
+
+
+def checked(changes: str = C) -> SimpleNamespace:
     """A cluster's plan as `fleet plan` gets it, which changes what has this digest."""
     return SimpleNamespace(document=document(), plan=SimpleNamespace(changes_digest=changes))
 
@@ -733,7 +737,7 @@ def test_later_hop_is_not_held_to_the_saved_plan(tmp_path: Path) -> None:
                 pass
 
 
-def saved_plan(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str = "fleet.plan", changes: str = "c") -> Path:
+def saved_plan(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str = "fleet.plan", changes: str = C) -> Path:
     """A plan of the fleet, saved and as it would be approved."""
     monkeypatch.setattr(upgrade, "plan_upgrade", lambda *_, **__: checked(changes))
     path = folder / name
@@ -752,17 +756,17 @@ def test_campaign_of_a_saved_plan(folder: Path, monkeypatch: pytest.MonkeyPatch)
         with pytest.raises(CampaignStopped):
             fleet(folder, "run", "--plan", str(path), "--yes")
     (arguments,) = begun
-    assert arguments[arguments.index("--approved-changes") + 1] == "c"
+    assert arguments[arguments.index("--approved-changes") + 1] == C
     campaign = newest_campaign(folder)
     assert campaign is not None and campaign.state().plan == read_fleet_plan(path).digest
-    other = saved_plan(folder, monkeypatch, "other.plan", "d")
+    other = saved_plan(folder, monkeypatch, "other.plan", D)
     with pytest.raises(UsageError, match="in progress, and was not started with this plan"):
         fleet(folder, "run", "--plan", str(other), "--yes")
     approved_changes(folder, "c")
-    assert [each.changes for each in campaign.state().clusters.values()] == ["c", "c", ""]
+    assert [each.changes for each in campaign.state().clusters.values()] == [C, C, ""]
     with pytest.raises(CampaignStopped):
         fleet(folder, "run", "--plan", str(other), "--new", "--yes")
-    assert begun[1][begun[1].index("--approved-changes") + 1] == "d"
+    assert begun[1][begun[1].index("--approved-changes") + 1] == D
     with pytest.raises(UsageError, match="--plan and --continue can't be combined"):
         fleet(folder, "run", "--plan", str(path), "--continue", "--yes")
 
@@ -785,6 +789,50 @@ def test_saved_plan_of_a_fleet_that_has_changed(folder: Path, monkeypatch: pytes
     with pytest.raises(Blocked, match="expired at"):
         fleet(folder, "run", "--plan", str(path), "--yes")
     assert newest_campaign(folder) is None
+
+
+def test_upgrader_that_is_replaced_while_it_plans(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plans of a large fleet take an hour, and were made by the one before: no campaign begins with the other."""
+    path = folder / "fleet.plan"
+
+    def plan(*_: object, **__: object) -> SimpleNamespace:
+        monkeypatch.setattr(use_cases, "own_pins", lambda: replace(PINS, upgrader="2"))
+        return checked()
+
+    monkeypatch.setattr(upgrade, "plan_upgrade", plan)
+    fleet(folder, "plan", "--out", str(path))
+    with pytest.raises(Blocked, match="the plan was saved with upgrader 1; this is 2"):
+        fleet(folder, "run", "--plan", str(path), "--yes")
+
+
+def test_open_campaign_outlives_its_plan(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plan starts a campaign for a day; the same command continues it for weeks."""
+    clock, path = FakeClock(), saved_plan(folder, monkeypatch)
+    monkeypatch.setattr(use_cases, "system_clock", lambda: clock)
+    with pytest.raises(CampaignStopped):
+        fleet(folder, "run", "--plan", str(path), "--yes")
+    clock.sleep(25 * 3600)
+    with pytest.raises(CampaignStopped):
+        fleet(folder, "run", "--plan", str(path), "--yes")
+
+
+def test_changes_are_approved_once_the_campaign_has_ended(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the message says of a cluster that no longer has its plan: approve it, then `fleet retry`, which would begin
+    its run at once.
+    """
+    path = saved_plan(folder, monkeypatch)
+    with pytest.raises(CampaignStopped):
+        fleet(folder, "run", "--plan", str(path), "--yes")
+    campaign = newest_campaign(folder)
+    assert campaign is not None
+    journal = campaign.reopen(FakeClock())
+    journal.emit(CampaignEnded(campaign.name))
+    journal.close()
+    assert not campaign.state().open
+    assert "Approved" in approved_changes(folder, "a").stderr
+    fleet(folder, "retry", "a")
+    a = campaign.state().clusters["a"]
+    assert campaign.state().open and (a.phase, a.changes) == ("waiting", "")
 
 
 def test_plan_that_can_not_be_saved(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
