@@ -104,6 +104,12 @@ class FleetPlan:
         """The clusters that can't be planned."""
         return tuple(name for each in self.classes if each.problem for name in each.clusters)
 
+    @property
+    def done(self) -> frozenset[str]:
+        """The clusters of which nothing is to be changed."""
+        done = (each for each in self.classes if not each.problem and not (each.plan and each.plan.to_do))
+        return frozenset(name for each in done for name in each.clusters)
+
 
 @dataclass(frozen=True)
 class SharedCause:
@@ -134,12 +140,14 @@ class NoRoom:
 
 
 def without_room(fleet: Fleet, planned: FleetPlan, state: CampaignState, now: datetime) -> tuple[NoRoom, ...]:
-    """Which clusters' windows are too short for what earlier runs took: those of the campaign, of which that is all it
-    will wait for, and those of the cluster's own folder.
+    """Which clusters with something to do have windows too short for what earlier runs took: those of the campaign, of
+    which that is all it will wait for, and those of the cluster's own folder.
     """
-    least = needed_seconds(fleet, state)
+    least, done = needed_seconds(fleet, state), planned.done
     found: dict[float, list[str]] = {}
     for cluster in fleet.clusters:
+        if cluster.name in done:
+            continue
         needed = max(least, 2 * planned.run_seconds.get(cluster.name, 0.0))
         if next_opening(cluster.labels, fleet.windows, fleet.exclusions, now, needed) is None:
             found.setdefault(needed, []).append(cluster.name)

@@ -178,8 +178,13 @@ def save_plan(path: Path, fleet: Fleet, planned: FleetPlan, origin: PlanOrigin) 
 
 
 def clusters_without_room(folder: Path, fleet: Fleet, planned: FleetPlan) -> tuple[NoRoom, ...]:
-    """As `without_room`, now, by what the newest campaign has measured. Raises UsageError."""
-    return without_room(fleet, planned, newest_state(folder), system_clock().now())
+    """As `without_room`, now, by what the newest campaign has measured, if its runs were of the same kind. Raises
+    UsageError.
+    """
+    campaign = newest_campaign(folder)
+    alike = campaign is not None and begun_fleet(folder, campaign).goal.kind is fleet.goal.kind
+    state = campaign.state() if campaign is not None and alike else CampaignState()
+    return without_room(fleet, planned, state, system_clock().now())
 
 
 def begun_fleet(folder: Path, campaign: Campaign) -> Fleet:

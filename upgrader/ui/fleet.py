@@ -223,8 +223,8 @@ def print_without_room(found: Sequence[NoRoom], stream: TextIO | None = None) ->
     """Print which clusters' windows are too short, and for how long a run."""
     for each in found:
         text = (
-            f"windows too short: {first_few(each.clusters)}: by earlier runs, an upgrade and its rollback need "
-            f"{ceil(each.needed_seconds / 60)} minutes; lengthen a window, or shorten an exclusion"
+            f"no time for a run: {first_few(each.clusters)}: its windows and exclusions have no room for the "
+            f"{ceil(each.needed_seconds / 60)} minutes of a run and its rollback (by earlier runs, or expectedRun)"
         )
         print_line(console(stream), Text(text, style="yellow"), 2)
 

@@ -46,7 +46,7 @@ from upgrader.fleet.clusters import Answer
 from upgrader.fleet.coordinator import Coordinator
 from upgrader.fleet.copies_in_secrets import chunks_of
 from upgrader.fleet.decide import Decision, Wait
-from upgrader.fleet.events import CampaignEnded, ClusterStarting, ExecutorName, Pins, Problem
+from upgrader.fleet.events import CampaignEnded, ClusterEnded, ClusterStarting, ExecutorName, Pins, Problem
 from upgrader.fleet.inputs import folder_digest
 from upgrader.fleet.jobs_executor import JobsExecutor
 from upgrader.fleet.local_executor import LocalExecutor
@@ -833,6 +833,23 @@ def test_changes_are_approved_once_the_campaign_has_ended(folder: Path, monkeypa
     fleet(folder, "retry", "a")
     a = campaign.state().clusters["a"]
     assert campaign.state().open and (a.phase, a.changes) == ("waiting", "")
+
+
+def test_windows_are_too_short_only_for_runs_of_the_same_kind(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An upgrade that took six hours says nothing of a finalization."""
+    monkeypatch.setattr(upgrade, "plan_upgrade", lambda *_, **__: checked())
+    monkeypatch.setattr(finalize, "plan_finalize", lambda *_, **__: checked())
+    with pytest.raises(CampaignStopped):
+        fleet(folder, "run", "--yes")
+    campaign = newest_campaign(folder)
+    assert campaign is not None
+    journal = campaign.reopen(FakeClock())
+    journal.emit(ClusterStarting("b", 1, False, ""))
+    journal.emit(ClusterEnded("b", 1, "succeeded", 6 * 3600.0, "run", "", "", False))
+    journal.close()
+    assert "no time for a run: a, b, c" in fleet(folder, "plan").stdout
+    (folder / "fleet.yaml").write_text(FLEET.replace("spec:", "spec:\n  action: finalize"))
+    assert "no time for a run" not in fleet(folder, "plan").stdout
 
 
 def test_plan_that_can_not_be_saved(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

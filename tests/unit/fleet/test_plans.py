@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import date
 from io import StringIO
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -22,13 +23,14 @@ from upgrader.fleet.outcomes import command_end, result_of
 from upgrader.fleet.plans import NoRoom, PlannedCluster, SharedCause, plan_fleet, shared_causes, without_room
 from upgrader.fleet.selectors import Requirement, Selector
 from upgrader.fleet.state import CampaignState, ClusterState
-from upgrader.fleet.windows import Window
+from upgrader.fleet.windows import Exclusion, Window
 from upgrader.model.finding import Finding
 from upgrader.model.redaction.known_secrets import KNOWN
 from upgrader.model.version import KubernetesVersion
 from upgrader.steps.plan_document import PlanDocument
 from upgrader.ui.fleet import print_new_traits, print_shared, print_unrehearsed, print_without_room
 
+UTC = ZoneInfo("UTC")
 INVENTORY = """\
 clusters:
 - {name: eu-1, uid: u1, labels: {ring: canary}}
@@ -177,9 +179,9 @@ def test_windows_that_are_too_short_are_named(fleet: Fleet) -> None:
     """By what earlier runs of a cluster's folder took, or those of the newest campaign; a cluster without a window may
     take as long as it likes.
     """
-    cron, zone = Cron.parse("0 22 * * *"), ZoneInfo("UTC")
+    cron = Cron.parse("0 22 * * *")
     mine = Selector((Requirement("ring", "In", ("production",)),))
-    fleet = replace(fleet, windows=(Window(mine, cron, 4 * 3600.0, zone),), expected_seconds=1800.0)
+    fleet = replace(fleet, windows=(Window(mine, cron, 4 * 3600.0, UTC),), expected_seconds=1800.0)
 
     def plan(folder: Path, target: KubernetesVersion) -> PlannedCluster:
         (first, *rest) = document().steps
@@ -193,7 +195,24 @@ def test_windows_that_are_too_short_are_named(fleet: Fleet) -> None:
     assert NoRoom(("eu-10",), 18000.0) in slow
     out = StringIO()
     print_without_room(slow[:1], out)
-    assert "windows too short: eu-10: by earlier runs, an upgrade and its rollback need 300 minutes" in out.getvalue()
+    said = " ".join(out.getvalue().split())
+    assert "no time for a run: eu-10: its windows and exclusions have no room for the 300 minutes of a run and" in said
+
+
+def test_clusters_that_need_no_window_are_not_named(fleet: Fleet) -> None:
+    """One with nothing to do, and one that no window selects; but one that an exclusion keeps closed for ever is."""
+    window = Window(Selector((Requirement("ring", "In", ("production",)),)), Cron.parse("0 22 * * *"), 60.0, UTC)
+    fleet = replace(fleet, windows=(window,), exclusions=())
+
+    def plan(folder: Path, target: KubernetesVersion) -> PlannedCluster:
+        done = replace(document(), steps=tuple(replace(each, action="unchanged") for each in document().steps))
+        return PlannedCluster({"us": done, "eu-10": None}.get(folder.name, document()))
+
+    planned, now = plan_fleet(fleet, plan, lambda _: None), FakeClock().now()
+    assert without_room(fleet, planned, CampaignState(), now) == ()
+    closed = Exclusion(Selector(()), now.date(), date.max, UTC)
+    (found,) = without_room(replace(fleet, exclusions=(closed,)), planned, CampaignState(), now)
+    assert found.clusters == ("eu-1",)
 
 
 def alarmed(node: str) -> PlanDocument:
