@@ -199,6 +199,7 @@ def run(
     from upgrader.fleet.saved_plans import read_fleet_plan
     from upgrader.fleet.use_cases import open_campaign, refuse_unfinished
     from upgrader.model.first_few import first_few
+    from upgrader.model.redaction.markdown import one_line
     from upgrader.ui.as_typed import program
     from upgrader.ui.fleet import print_fleet
     from upgrader.ui.fleet_display import campaign_display
@@ -209,7 +210,7 @@ def run(
         shown.doing("")
         print_fleet(proposed)
         if saved is not None:
-            say(f"With the plan {saved.path}, digest {saved.digest}.")
+            say(one_line(f"With the plan {saved.path}, digest {saved.digest}."))
         if another:
             say("The newest campaign isn't done, and stays as it is.")
         confirm("Start this campaign?", yes=yes)

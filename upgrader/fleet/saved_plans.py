@@ -148,7 +148,7 @@ def refuse_plan_file(path: Path, fleet: Fleet) -> None:
         except UsageError as error:
             raise UsageError(
                 f"{why}: the file exists, and is not a saved plan of a fleet",
-                remedy="Use another name, or remove that file.",
+                remedy="Use another name.",
             ) from error
     place = path.parent.resolve() / path.name  # a link is replaced, and not what it leads to
     for cluster in fleet.clusters:

@@ -852,6 +852,15 @@ def test_windows_are_too_short_only_for_runs_of_the_same_kind(folder: Path, monk
     assert "no time for a run" not in fleet(folder, "plan").stdout
 
 
+def test_name_of_a_plan_is_no_line_of_the_question(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Someone else may have named the file: what it looks like is no answer that was given already."""
+    path = saved_plan(folder, monkeypatch)
+    forged = path.rename(folder / "x\nStart this campaign? [y]: y")
+    said = CliRunner().invoke(cli, ["-C", str(folder), "fleet", "run", "--plan", str(forged)], input="n\n").output
+    assert "With the plan" in said
+    assert [line for line in said.splitlines() if line.startswith("Start")] == ["Start this campaign? [y/N]: n"]
+
+
 def test_plan_that_can_not_be_saved(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a cluster can't be planned, nothing could be approved of it; and a file in a cluster's folder would change
     what it is bound to. No file is left.
