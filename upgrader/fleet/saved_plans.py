@@ -26,6 +26,7 @@ from upgrader.fleet.model import Fleet
 from upgrader.fleet.plans import NOTHING, FleetPlan
 from upgrader.model.first_few import first_few
 from upgrader.model.json_values import from_json, to_json
+from upgrader.model.redaction.markdown import one_line
 from upgrader.model.saved_plan import BoundInput
 
 __all__ = ["FleetBinding", "SavedFleetPlan", "read_fleet_plan", "refuse_plan_file", "save_fleet_plan"]
@@ -34,7 +35,7 @@ _FORMAT = "1.0"
 _MOST_BYTES = 64 * 1024 * 1024
 _CHANGES = re.compile(f"[0-9a-f]{{64}}|{NOTHING}")
 _SHOWN = 300
-"""Characters of what is wrong with a file, which quotes it."""
+"""Characters of what is wrong with a file, which quotes it, and of a difference."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ class SavedFleetPlan:
 
     def refuse_changes(self, now: FleetBinding) -> None:
         """Raise Blocked, naming each thing that differs, unless a campaign would begin with what was saved."""
-        if differences := list(self.binding.differences(now)):
+        if differences := [one_line(each)[:_SHOWN] for each in self.binding.differences(now)]:
             lines = ["the saved plan is out of date; nothing was started:", *differences]
             raise Blocked("\n".join(lines), remedy=self._anew)
 

