@@ -106,8 +106,8 @@ class ApprovedChanges:
     minors, are of a cluster that has changed as approved.
     """
 
-    digest: str | None
-    """The plan's `changes_digest`; None: any."""
+    digest: str
+    """The plan's `changes_digest`."""
     campaign: str
     _compared: bool = False
 
@@ -115,7 +115,7 @@ class ApprovedChanges:
         """Raises Blocked where the first plan has something to do, and changes something else than what was approved,
         unless a run of the campaign has begun before: a pod that was evicted may have begun it.
         """
-        if self.digest is None or self._compared or not checked.document.to_do:
+        if self._compared or not checked.document.to_do:
             return
         if checked.plan.changes_digest != self.digest and not self._has_begun(session):
             raise Blocked(

@@ -77,7 +77,8 @@ def finalize(
             return
         if begin_by is not None and not (resume and proposed.continues):
             refuse_late(begin_by)
-        ApprovedChanges(changes, campaign).refuse_others(proposed.checked, proposed.session)
+        if changes is not None:
+            ApprovedChanges(changes, campaign).refuse_others(proposed.checked, proposed.session)
         print_plan(proposed.checked.document, diff=False)
         proposed.checked.refuse_if_blocked()
         old = minor_text(proposed.emulated) if proposed.emulated else "the old minor"

@@ -173,8 +173,8 @@ def run(
     if begin_by is not None:
         refuse_late(begin_by)
     # A saved plan is of the controllers that took part when it was made.
-    kept = ApprovedChanges(changes, campaign)
-    wanted = WantedUpgrade(target, skips, max_hops, bundle_file, anew, kept.refuse_others if changes else None)
+    kept = ApprovedChanges(changes, campaign) if changes is not None else None
+    wanted = WantedUpgrade(target, skips, max_hops, bundle_file, anew, kept.refuse_others if kept else None)
     if plan_file is None and leave_out(folder, wanted, shown, yes=yes, take_over=take_over):
         take_over = False
     operator = Operator(yes, skips, pause_between)
