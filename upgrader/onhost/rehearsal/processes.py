@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import glob
 import http.client
 import json
 import os
@@ -28,6 +29,8 @@ _ERROR = re.compile(r'"command failed" err="(.*)"$')
 _ASK_SECONDS = 10.0
 _ALARMS = "/v3/maintenance/alarm"
 _BETWEEN = re.compile("[=,]")
+_PROC = "/proc"
+_STARVED = 4
 _SIZES = re.compile(r"(VmHWM|RssFile):\s+(\d+) kB")
 
 
@@ -87,7 +90,8 @@ class Processes:
 
     def wait(self, name: str, ready: Callable[[], str], seconds: float) -> str:
         """ "" once it is ready; else why it isn't: its last words, or what it said when time was over. Raises Failed if
-        it was killed, or another one, for which it may wait, or if one that is needed has ended.
+        it was killed, or another one, for which it may wait, or if one that is needed has ended, or if the host's
+        processors were others' for most of the time.
         """
         until = time.monotonic() + seconds
         while True:
@@ -100,6 +104,7 @@ class Processes:
                 return ""
             if time.monotonic() >= until:
                 self.require_unbroken()
+                self._require_processors(name, seconds)
                 return f"after {seconds:.0f} s, {missing}"
             time.sleep(_POLL_SECONDS)
 
@@ -136,6 +141,18 @@ class Processes:
                     f"{name} exited with code {code}, as it does when its disk is full. Later answers of the servers "
                     f"are ignored. Its last words: {self._last_words(name)}"
                 )
+
+    def _require_processors(self, name: str, seconds: float) -> None:
+        """Raise Failed if its threads, of so many seconds, have waited for a processor far longer than they have had
+        one: that says nothing about what it was given.
+        """
+        ran, waited = _processor_seconds(self._started[name].pid)
+        if waited > max(seconds / 2, _STARVED * ran):
+            raise Failed(
+                f"{name} had a processor for {ran:.0f} s, and waited {waited:.0f} s for one, as this host is busy with "
+                "other processes, which go before a rehearsal. Rehearse when it is less busy, or on another machine: "
+                "--on HOST"
+            )
 
     def peak_bytes(self) -> int:
         """The sum of what each had in memory at most, so far, without files: etcd maps its database, and the kernel
@@ -218,6 +235,18 @@ def stripped_name(image: str) -> str:
 
 def _text(key: bytes) -> str:
     return base64.b64encode(key).decode()
+
+
+def _processor_seconds(pid: int) -> tuple[float, float]:
+    """How long a process's threads have run, and have waited for a processor, as schedstat has it (in nanoseconds);
+    nothing where the kernel doesn't say it.
+    """
+    ran = waited = 0
+    for path in glob.glob(os.path.join(_PROC, str(pid), "task", "*", "schedstat")):
+        with contextlib.suppress(OSError, ValueError), open(path, encoding="ascii") as file:
+            own = file.read().split()
+            ran, waited = ran + int(own[0]), waited + int(own[1])
+    return ran / 1e9, waited / 1e9
 
 
 def _peak(pid: int) -> int:

@@ -27,6 +27,7 @@ from upgrader.onhost.rehearsal.api import Api
 from upgrader.onhost.rehearsal.clients import Request
 from upgrader.onhost.rehearsal.compare import Comparison
 from upgrader.onhost.rehearsal.isolation import require_isolation
+from upgrader.onhost.rehearsal.last_in_line import last_in_line
 from upgrader.onhost.rehearsal.paced_copy import copy_data
 from upgrader.onhost.rehearsal.processes import Etcd, Processes
 from upgrader.onhost.rehearsal.receive import receive
@@ -54,12 +55,12 @@ _PORTS = {"current": (12379, 16443), "target": (22379, 26443)}
 
 
 def main(given: str) -> None:
-    """`given` is JSON: `work`, the private folder; `data`, the folder in it with etcd's data, which is used up; `etcd`,
-    its image; `servers`: `current` and `target`, each with its `image`, its `flags`, the paths of its `encryption`
-    configuration, and the `prefix` of its keys in etcd; `memory` (bytes) and `seconds` that all may take; `incoming`:
-    null, or what comes as a tar archive on standard input: its `file_count`, and its `byte_count`; `snapshot`: "", or
-    the name of the file in `data` of which etcd's data is to be made; `requests`: what clients send: each
-    `apiVersion` with a resource and its verbs.
+    """`given` is JSON: `work`, the private folder; `unit`, the name of the unit that this runs in; `data`, the folder
+    in `work` with etcd's data, which is used up; `etcd`, its image; `servers`: `current` and `target`, each with its
+    `image`, its `flags`, the paths of its `encryption` configuration, and the `prefix` of its keys in etcd; `memory`
+    (bytes) and `seconds` that all may take; `incoming`: null, or what comes as a tar archive on standard input: its
+    `file_count`, and its `byte_count`; `snapshot`: "", or the name of the file in `data` of which etcd's data is to be
+    made; `requests`: what clients send: each `apiVersion` with a resource and its verbs.
 
     Prints `findings` and `counts`, or why it `failed`.
     """
@@ -82,6 +83,7 @@ def _rehearse(asked: dict[str, Any]) -> dict[str, Any]:
     work = asked["work"]
     require_isolation()
     make_private(work)
+    last_in_line(asked["unit"])
     if asked["incoming"]:
         require_memory(asked["memory"])
         require_disk(work, 3 * asked["incoming"]["byte_count"])

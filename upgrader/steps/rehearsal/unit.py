@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
+from pathlib import PurePosixPath
 
 from upgrader.steps.backup.etcd_pod import SCRATCH, UNIT_PREFIX
 from upgrader.steps.rehearsal.client_requests import ClientRequests
@@ -21,6 +22,10 @@ _REHEARSED_SECONDS = 1800
 """For all comparisons; what isn't done by then is reported as not compared."""
 UNIT_SECONDS = _REHEARSED_SECONDS + 600
 """When its service manager ends it, whatever happens."""
+_BESIDE_PODS = "--slice=-.slice"
+"""Its weights count against those of its siblings alone: in system.slice, which has as much as all pods of a host with
+two processors, it would have all of that whenever no other service is busy.
+"""
 _REMOVE_SECONDS = 600
 """How long removing the copies may take."""
 
@@ -64,7 +69,7 @@ def unit_command(use: str, work: str, seconds: int = UNIT_SECONDS) -> tuple[str,
         "MemorySwapMax": "0",
         "OOMScoreAdjust": "1000",
         "OOMPolicy": "continue",  # or the unit ends, and with it the program that can say why
-        "CPUWeight": "10",
+        "CPUWeight": "1",
         "IOWeight": "10",  # for the disks whose schedulers know it; `paced_copy` is for all
         "Nice": "19",
         "RuntimeMaxSec": str(seconds),
@@ -73,7 +78,7 @@ def unit_command(use: str, work: str, seconds: int = UNIT_SECONDS) -> tuple[str,
         "TimeoutStopSec": str(_REMOVE_SECONDS),
         "ExecStopPost": f"/usr/bin/find {work} -mindepth 1 -delete",
     }
-    words = ("systemd-run", "--quiet", "--collect", "--pipe", "--wait", f"--unit={unit_name(use)}")
+    words = ("systemd-run", "--quiet", "--collect", "--pipe", "--wait", f"--unit={unit_name(use)}", _BESIDE_PODS)
     return (*words, "--service-type=exec", *(f"--property={name}={value}" for name, value in properties.items()))
 
 
@@ -91,6 +96,7 @@ def asked_of(
     return json.dumps(
         {
             "work": work,
+            "unit": unit_name(PurePosixPath(work).name),
             "data": SCRATCH,
             "incoming": incoming,
             "snapshot": snapshot,

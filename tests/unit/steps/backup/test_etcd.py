@@ -123,6 +123,7 @@ def test_a_backup_takes_the_snapshot_first() -> None:
         "--listen-client-urls=unix:///work/etcd.sock",
         "--listen-peer-urls=unix:///work/peer.sock",
     }
+    assert "--unsafe-no-fsync" in found["etcd"], "each fsync would delay the member's own, on the same disk"
 
 
 @pytest.mark.parametrize("size", [1 << 20, 8 << 30])

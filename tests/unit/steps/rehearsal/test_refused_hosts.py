@@ -33,6 +33,7 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     monkeypatch.setattr(rehearse, "end_when_abandoned", lambda _: None)
     monkeypatch.setattr(rehearse, "require_isolation", lambda: None)
     monkeypatch.setattr(rehearse, "make_private", lambda _: None)
+    monkeypatch.setattr(rehearse, "last_in_line", lambda _: None)
     monkeypatch.setattr(processes, "ctr", ctr)
     monkeypatch.setattr(processes.Processes, "start", start)
     (tmp_path / "data").mkdir()
@@ -40,7 +41,7 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     servers = {"current": server, "target": dict(server)}
     memory = -MARGIN_BYTES
     asked = {"work": str(tmp_path), "data": "data", "etcd": IMAGE, "servers": servers, "memory": memory, "seconds": 1}
-    return {**asked, "incoming": None, "snapshot": ""}
+    return {**asked, "unit": "unit", "incoming": None, "snapshot": ""}
 
 
 def _no_memory(asked: dict[str, Any], _: pytest.MonkeyPatch) -> None:

@@ -86,6 +86,8 @@ def test_it_runs_in_a_unit_that_reaches_nothing_and_leaves_nothing() -> None:
     assert (result.controller, result.counts, result.seconds) == ("controller-1", counts, 4.5)
     assert notes == ["controller-1: comparing both versions on copies of 1,234 keys"]
     assert "--unit=upgrader-rehearsal-u1.service" in machine.unit
+    assert "--slice=-.slice" in machine.unit, "its weight counts against all pods', and not within system.slice alone"
+    assert machine.asked["unit"] == "upgrader-rehearsal-u1.service"
     for name in (
         "PrivateNetwork=yes",
         "ProtectSystem=strict",
@@ -93,7 +95,7 @@ def test_it_runs_in_a_unit_that_reaches_nothing_and_leaves_nothing() -> None:
         "MemoryMax=2147483648",
         "OOMPolicy=continue",
         "LimitCORE=1",
-        "CPUWeight=10",
+        "CPUWeight=1",
         "RuntimeMaxSec=2400",
         "TimeoutStopSec=600",
         "ExecStopPost=/usr/bin/find /var/lib/etcd/upgrader/u1 -mindepth 1 -delete",

@@ -157,7 +157,7 @@ def test_the_unit_is_isolated_as_on_a_controller() -> None:
         "ProtectSystem=strict",
         f"ReadWritePaths={WORK}",
         "MemoryMax=2147483648",
-        "CPUWeight=10",
+        "CPUWeight=1",
         f"ExecStopPost=/usr/bin/find {WORK} -mindepth 1 -delete",
     ):
         assert f"--property={name}" in machines.unit

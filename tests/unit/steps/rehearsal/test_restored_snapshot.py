@@ -13,6 +13,7 @@ import pytest
 
 from testkit.waiting import stretched
 from upgrader.onhost.common.questions import Failed
+from upgrader.onhost.rehearsal import processes as processes_module
 from upgrader.onhost.rehearsal import rehearse
 from upgrader.onhost.rehearsal.processes import Processes, kept_bytes
 
@@ -168,6 +169,31 @@ def test_a_target_that_is_as_slow_as_the_running_version_is_waited_for(
     assert processes.waited[:2] == [(servers[0], 180.0), (servers[1], 300.0)]
 
 
+@pytest.mark.parametrize(
+    ("threads", "starved"),
+    [(("2 90 7", "3 40 9"), True), (("2 40 7", "3 40 9"), False), (("40 90 7", "3 40 9"), False), (("x",), False)],
+    ids=["starved", "half of the time", "busy itself", "unknown"],
+)
+def test_a_server_that_was_not_given_a_processor_is_no_finding(
+    threads: tuple[str, ...], starved: bool, processes: Processes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All other processes of a busy host go first, and that the target isn't ready in time is not its data's fault."""
+    processes.start("server", ["/bin/sleep", "1000"])
+    for number, seconds in enumerate(threads):
+        folder = tmp_path / str(processes._started["server"].pid) / "task" / str(number)
+        folder.mkdir(parents=True)
+        ran, *rest = seconds.split()
+        (folder / "schedstat").write_text(" ".join((f"{ran}000000000", *(f"{each}000000000" for each in rest))))
+    now = iter((0.0, 200.0))
+    monkeypatch.setattr(time, "monotonic", lambda: next(now))
+    monkeypatch.setattr(processes_module, "_PROC", str(tmp_path))
+    if starved:
+        with pytest.raises(Failed, match=r"server had a processor for 5 s, and waited 130 s for one"):
+            processes.wait("server", lambda: "it is not ready", 180.0)
+    else:
+        assert processes.wait("server", lambda: "it is not ready", 180.0) == "after 180 s, it is not ready"
+
+
 def test_a_server_that_is_killed_at_its_start_is_no_finding(processes: Processes, tmp_path: Path) -> None:
     """It ran out of memory, which says nothing about the target."""
     with pytest.raises(Failed, match=f"the target kube-apiserver {KILLED}. Rehearse where more memory"):
@@ -224,11 +250,11 @@ def test_a_server_whose_etcd_ends_while_it_is_asked(
 
     monkeypatch.setattr(rehearse, "_EXIT_SECONDS", 0.0)
     monkeypatch.setattr(rehearse, "_served", served)
-    for name in ("require_isolation", "make_private", "_check_room"):
+    for name in ("require_isolation", "make_private", "_check_room", "last_in_line"):
         monkeypatch.setattr(rehearse, name, lambda *_: None)
-    given = {"work": str(tmp_path), "memory": 2 << 30, "seconds": 1, "incoming": None, "snapshot": "", "servers": {}}
+    given = {"work": str(tmp_path), "unit": "u", "memory": 2 << 30, "seconds": 1, "incoming": None, "snapshot": ""}
     with pytest.raises(Failed, match=said):
-        rehearse._rehearse(given)
+        rehearse._rehearse({**given, "servers": {}})
 
 
 @pytest.mark.parametrize(

@@ -251,7 +251,13 @@ def test_no_data_is_read_where_there_is_no_room(
     monkeypatch.setattr(rehearse, "end_when_abandoned", lambda _: None)
     monkeypatch.setattr(rehearse, "make_private", lambda _: None)
     monkeypatch.setattr(rehearse, "receive", lambda *_, **__: pytest.fail("nothing may be received"))
-    asked = {"work": str(tmp_path), "data": "scratch", "incoming": {"file_count": 1, "byte_count": 1}, "servers": {}}
+    asked = {
+        "work": str(tmp_path),
+        "unit": "unit",
+        "data": "scratch",
+        "incoming": {"file_count": 1, "byte_count": 1},
+        "servers": {},
+    }
 
     def told(memory: int) -> str:
         rehearse.main(json.dumps({**asked, "memory": memory, "seconds": 1}))

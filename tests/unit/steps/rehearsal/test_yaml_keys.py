@@ -47,10 +47,12 @@ def _has_kms(text: bytes, folder: Path, capsys: pytest.CaptureFixture[str], patc
     patch.setattr(rehearse, "end_when_abandoned", lambda _: None)
     patch.setattr(rehearse, "require_isolation", lambda: None)
     patch.setattr(rehearse, "_check_room", lambda _: None)
+    patch.setattr(rehearse, "last_in_line", lambda _: None)
     patch.setattr(rehearse, "_served", lambda *_: {"findings": []})
     server = {"encryption": [str(folder / "encryption.yaml")]}
     asked = {
         "work": str(folder / "work"),
+        "unit": "unit",
         "incoming": None,
         "snapshot": "",
         "seconds": 1,
