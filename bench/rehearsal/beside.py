@@ -2,13 +2,17 @@
 
 On a lab with one controller and one worker, which is the inventory's group `rehearsal`. Windows with a rehearsal on the
 controller, with one on the worker, and without any take turns, so that what else this machine does meets all of them.
-The nodes share its processors: a rehearsal on the worker takes from kube-apiserver here what it wouldn't elsewhere.
+So do two controls, with busy loops instead: in a unit such as a rehearsal's, and in one as any other service. What the
+first one adds is this machine's, as its processors are few and share their caches, and not the rehearsal's; what the
+second one adds is what a rehearsal would, if it were not last in line. The prober has its own share of these processors
+in all windows. The worker and the commands of `upgrader` are on other machines in production, and get what is left.
 Writes bench/results/rehearsal-beside.json; `python -m bench.rehearsal --page` makes the page from it.
 """
 
 from __future__ import annotations
 
 import argparse
+import inspect
 import json
 import os
 import sys
@@ -22,19 +26,38 @@ from statistics import median
 import yaml
 
 from bench.places import RESULTS
+from bench.rehearsal.elsewhere import own_processes, whole_node
 from scripts.soak import commit_of
 from testkit.command import REPOSITORY, must
 from testkit.lab_cluster import TARGET, LabCluster
 from testkit.labs import some_cluster
 from upgrader.gates.availability.prober_control import AvailabilityProbe
 from upgrader.gates.kubernetes_kinds import CONFIG_MAPS
+from upgrader.lab import Lab
+from upgrader.lab.nspawn_machine import machine_of
+from upgrader.onhost.rehearsal import last_in_line
+from upgrader.steps.rehearsal.unit import unit_command, unit_name
 
 __all__ = ["FILE", "Window", "lines", "main", "recorded"]
 
 FILE = RESULTS / "rehearsal-beside.json"
 _HOST = "worker-1"
-_WAYS = {"none": (), "on the controller": (), "on another machine": ("--on", _HOST)}
+_WAYS = {"on the controller": (), "on another machine": ("--on", _HOST)}
 """What goes on in a window → further options of `rehearse`."""
+_NONE, _BUSY, _SERVICE = "none", "none, but busy loops in its unit", "none, but busy loops in another unit"
+_ALL = (_NONE, _BUSY, _SERVICE, *_WAYS)
+_USE, _WORK = "beside", "/var/lib/upgrader-beside"
+_LOOPS = """
+import os, time
+last_in_line({unit!r})
+for _ in range(4 * (os.cpu_count() or 1) - 1):
+    if not os.fork():
+        break
+until = time.monotonic() + {seconds}
+while time.monotonic() < until:
+    sum(range(10000))
+"""
+"""As many as a rehearsal has busy threads, or more."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +70,8 @@ class Window:
     failed: int
     p50_ms: float
     p99_ms: float
+    stalled_ms: float
+    """The longest time for which the prober itself was not scheduled, which is in no latency of the server's."""
     load: float
     date: str
     commit: str
@@ -62,14 +87,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     commit = commit_of(REPOSITORY)
     windows: list[Window] = []
-    with some_cluster(given.lab, "beside", "--workers", "1") as cluster:
+    with some_cluster(given.lab, "beside", "--workers", "1") as cluster, whole_node(_group(cluster)):
         _name_the_host(cluster)
         for number in range(given.objects):
             manifest = {"metadata": {"name": f"beside-{number}"}, "data": {"text": "x" * 1000}}
             cluster.kube.apply(CONFIG_MAPS, {"apiVersion": "v1", "kind": "ConfigMap", **manifest}, "default")
         seconds = _window(cluster, "on the controller", given.rate, 0.0, commit).seconds  # images are pulled and read
         for _ in range(given.rounds):
-            for way in _WAYS:
+            for way in _ALL:
                 window = _window(cluster, way, given.rate, seconds, commit)
                 print(json.dumps(asdict(window)), flush=True)
                 windows.append(window)
@@ -88,10 +113,13 @@ def _window(cluster: LabCluster, way: str, rate: float, seconds: float, commit: 
     """`seconds` is the length of a window without a rehearsal."""
     with AvailabilityProbe(cluster.folder / "kubeconfig", requests_per_second=rate) as probe:
         begun = time.monotonic()
-        if way == "none":
+        if way == _NONE:
             time.sleep(seconds)
+        elif way in _WAYS:
+            with own_processes():  # not the prober, which was started before
+                must(cluster.upgrader("rehearse", "--to", TARGET, *_WAYS[way]))
         else:
-            must(cluster.upgrader("rehearse", "--to", TARGET, *_WAYS[way]))
+            cluster.on_controller(*_busy(seconds, last=way == _BUSY))
         took, load = time.monotonic() - begun, os.getloadavg()[0]
         seen = probe.stop()
     return Window(
@@ -101,10 +129,25 @@ def _window(cluster: LabCluster, way: str, rate: float, seconds: float, commit: 
         seen.failed,
         seen.latency.p50,
         seen.latency.p99,
+        seen.stalled_ms,
         round(load, 1),
         f"{datetime.now(UTC):%Y-%m-%d}",
         commit,
     )
+
+
+def _group(cluster: LabCluster) -> str:
+    """The control group of the machine that is another one in production."""
+    placement = Lab.find(cluster.name).placement
+    return machine_of(placement, placement.node(_HOST)).group
+
+
+def _busy(seconds: float, *, last: bool) -> tuple[str, ...]:
+    """A command for the controller: busy loops in a unit as a rehearsal's (`last`), or in an ordinary one."""
+    unit = unit_name(_USE) if last else "none"
+    program = inspect.getsource(last_in_line) + _LOOPS.format(unit=unit, seconds=seconds)
+    start = unit_command(_USE, _WORK, int(seconds) + 60) if last else ("systemd-run", "--quiet", "--collect", "--wait")
+    return "sh", "-c", 'mkdir -p "$0" && exec "$@"', _WORK, *start, "python3", "-I", "-c", program
 
 
 def recorded() -> list[Window]:
@@ -117,9 +160,9 @@ def lines(windows: Sequence[Window]) -> list[str]:
     if not windows:
         return []
     newest = windows[-1]
-    alone = median(window.p99_ms for window in windows if window.way == "none")
+    alone = median(window.p99_ms for window in windows if window.way == _NONE)
     rows = []
-    for way in _WAYS:
+    for way in _ALL:
         of = [window for window in windows if window.way == way]
         requests, failed = sum(window.requests for window in of), sum(window.failed for window in of)
         p50, p99 = median(window.p50_ms for window in of), [window.p99_ms for window in of]
@@ -134,7 +177,8 @@ _SECTION = """
 ## Clients meanwhile
 
 `python -m bench.rehearsal.beside` ({date}, `{commit}`): windows of each kind take turns on a lab with one controller.
-All nodes share two cores. Medians, with minimum and maximum.
+All nodes share two cores. Medians, with minimum and maximum. Busy loops in a unit such as a rehearsal's show what of
+it is these cores'; those in an ordinary unit, what it would be without that unit.
 
 | rehearsal | windows | requests | failed | p50, ms | p99, ms | × |
 |---|---:|---:|---:|---:|---:|---:|

@@ -44,13 +44,18 @@ def test_clients_beside_a_rehearsal_are_compared_with_those_alone() -> None:
     """The median of each way's 99th percentiles, beside that of the windows without a rehearsal."""
     p99 = {
         "none": (20.0, 10.0, 12.0),
+        "none, but busy loops in its unit": (12.0, 14.0, 15.0),
+        "none, but busy loops in another unit": (60.0, 60.0, 60.0),
         "on the controller": (18.0, 15.0, 90.0),
         "on another machine": (12.0, 12.0, 13.0),
     }
     windows = [
-        beside.Window(way, 40.0, 2000, 0, 6.0, each, 2.0, "2026-11-30", "abc") for way, of in p99.items() for each in of
+        beside.Window(way, 40.0, 2000, 0, 6.0, each, 1.0, 2.0, "2026-11-30", "abc")
+        for way, of in p99.items()
+        for each in of
     ]
     text = page([], windows)
     assert "| none | 3 | 6,000 | 0 | 6 | 12 (10–20) | 1.00 |" in text
+    assert "| none, but busy loops in its unit | 3 | 6,000 | 0 | 6 | 14 (12–15) | 1.17 |" in text
     assert "| on the controller | 3 | 6,000 | 0 | 6 | 18 (15–90) | 1.50 |" in text
     assert "| on another machine | 3 | 6,000 | 0 | 6 | 12 (12–13) | 1.00 |" in text
