@@ -45,6 +45,7 @@ STORED = "--feature-gates=StrictIPCIDRValidation=false,GenericWorkload=true"
 """As in releases before it was on by default: a Service with such an address may be in any older cluster."""
 GONE = "--runtime-config=scheduling.k8s.io/v1alpha2=true"
 """Its objects, of which `GenericWorkload` reads one kind: without this, a server with that gate is never ready."""
+UNTIL_1_34 = "--feature-gates=AuthorizePodWebsocketUpgradeCreatePermission=false"
 HOOKS = Kind("admissionregistration.k8s.io/v1", "validatingwebhookconfigurations", namespaced=False)
 NAMESPACES = Kind("v1", "namespaces", namespaced=False)
 ADDED = ("rehearsal.added", "statefulsets.apps")
@@ -160,6 +161,8 @@ def rehearsed(tmp_path_factory: pytest.TempPathFactory, images: Path) -> Seeded:
     site = RehearsedData(folder)
     with storing(folder, images, OLD, STORED, GONE) as (_, kube):
         usual_objects(kube)
+        permit(kube, "jane", "get")
+        permit(kube, "ann", "get", "create")
         ports = {"ports": [{"port": 80}], "externalIPs": [BAD_ADDRESS]}
         kube.create(SERVICES, item("v1", "Service", "old-address", spec=ports), "default")
         kube.create(SECRETS, helm_record("shop", item("v1", "Service", "of-helm", spec=ports)), "default")
@@ -181,12 +184,24 @@ def rehearsed(tmp_path_factory: pytest.TempPathFactory, images: Path) -> Seeded:
         Requests("jane", "kubectl", "scheduling.k8s.io/v1alpha2", "podgroups", ("list",), 1, ""),
         Requests("jane", "kubectl", "v1", "pods/eviction", ("create",), 1, ""),
         Requests("jane", "kubectl", "apps/v1", "deployments", ("get", "patch", "watch"), 1, ""),
+        Requests("jane", "python", "v1", "pods/exec", ("get",), 1, "", ("people",), ("default", "kube-system")),
+        Requests("robot, as ann", "python", "v1", "pods/exec", ("get",), 1, "", (), ("default",)),
     )
-    servers = site.server(OLD, STORED, GONE), site.server(TARGET)
+    servers = site.server(OLD, STORED, GONE, UNTIL_1_34), site.server(TARGET)
     script = f'"$@"; code=$?; {_COUNTERS} >{folder / "counters"}; exit $code'
     counting = ("unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", script, "sh")
     found = found_in(site.rehearse(*servers, *counting, requests=ClientRequests(requests)))
     return Seeded(found, sent((folder / "counters").read_text()))
+
+
+def permit(kube: KubeAdapter, user: str, *verbs: str) -> None:
+    """A user may do this with pods/exec in one namespace."""
+    group, rule = "rbac.authorization.k8s.io", {"apiGroups": [""], "resources": ["pods/exec"], "verbs": verbs}
+    kube.create(Kind(f"{group}/v1", "roles"), item(f"{group}/v1", "Role", user, rules=[rule]), "default")
+    subject = {"kind": "User", "name": user, "apiGroup": group}
+    bound = item(f"{group}/v1", "RoleBinding", user, subjects=[subject])
+    bound["roleRef"] = {"kind": "Role", "name": user, "apiGroup": group}
+    kube.create(Kind(f"{group}/v1", "rolebindings"), bound, "default")
 
 
 WEBHOOK = {"url": "https://192.0.2.9/"}
@@ -320,11 +335,18 @@ def test_a_field_that_the_target_drops_when_it_writes_is_named(tmp_path: Path, i
     assert not found_in(site.rehearse(site.server(TARGET), site.server(TARGET)))
 
 
+def test_a_user_who_could_not_connect_to_pods_any_more_is_named(seeded: Found) -> None:
+    """Each is asked for as itself: this program may do everything. Where a user may not do so today, nothing is new."""
+    found = seeded["rehearsal.denied", "v1 pods/exec"]
+    assert found.names == ("default/jane",) and "is forbidden" in found.reason
+
+
 def test_nothing_else_is_found(seeded: Found) -> None:
     """A webhook that refuses everything, and an API that another server serves, are not there."""
     assert seeded.keys() == {
         ("rehearsal.gone", "podgroups.scheduling.k8s.io"),
         ("rehearsal.client", "scheduling.k8s.io/v1alpha2 podgroups list"),
+        ("rehearsal.denied", "v1 pods/exec"),
         ADDED,
         ("rehearsal.create", "services"),
         ("rehearsal.manifest", "services"),

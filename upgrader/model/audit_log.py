@@ -9,9 +9,11 @@ from functools import cache
 from upgrader.model.api_lifecycle import ApiLifecycle, known_apis
 from upgrader.model.redaction.printable import mask_secrets
 
-__all__ = ["AuditLog", "Requests", "ending_apis", "one_line", "plural"]
+__all__ = ["AS", "AuditLog", "Requests", "ending_apis", "one_line", "plural"]
 
 _LONGEST_NAME = 80
+AS = ", as "
+"""Between the name of a user and that of the one whom it impersonates."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,15 @@ class Requests:
     count: int
     last: str
     """When the last one was received, as the log writes it (RFC 3339)."""
+    groups: tuple[str, ...] = ()
+    """Of the user whom it acts as, by its last request."""
+    namespaces: tuple[str, ...] = ()
+    """Some of those in which it sent them; "" for none."""
+
+    @property
+    def acting(self) -> str:
+        """The user whose permissions it has: `jane`, where `rancher` impersonates her."""
+        return self.user.rpartition(AS)[2]
 
     @property
     def client(self) -> str:

@@ -286,6 +286,7 @@ WORST_SEVERITY: Mapping[str, Severity] = {
     "rehearsal.conversion": "unknown",
     "rehearsal.create": "error",
     "rehearsal.damaged": "error",
+    "rehearsal.denied": "error",
     "rehearsal.dropped": "warning",
     "rehearsal.elsewhere": "unknown",
     "rehearsal.gone": "error",

@@ -13,10 +13,10 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 from upgrader.errors import UsageError
-from upgrader.model.audit_log import AuditLog, Requests, ending_apis
+from upgrader.model.audit_log import AS, AuditLog, Requests, ending_apis
 
 __all__ = ["given_audit_log", "read_audit_log", "read_clients"]
 
@@ -25,6 +25,7 @@ _LONGEST_LINE = 16 * 1024 * 1024
 _MOST_CLIENTS = 10_000
 _KEPT_NAME = 200
 """As much of a name as is kept: headers may be a megabyte."""
+_MOST_GROUPS, _MOST_NAMESPACES = 100, 5
 _SHOWN_DAMAGED = 3
 _EVENT, _GROUP = b'"auditID"', b"audit.k8s.io"
 _RECEIVED = re.compile(rb'"requestReceivedTimestamp"\s*:\s*"([0-9T:.Z+-]{1,40})"')
@@ -84,11 +85,20 @@ _Key = tuple[str, str, str, str]
 """User, agent, apiVersion and resource."""
 
 
+class _Scope(NamedTuple):
+    """What decides about a request, beside its user."""
+
+    groups: tuple[str, ...] = ()
+    namespace: str = ""
+
+
 @dataclass
 class _Client:
     verbs: set[str] = field(default_factory=set)
     count: int = 0
     last: str = ""
+    groups: tuple[str, ...] = ()
+    namespaces: set[str] = field(default_factory=set)
 
 
 @dataclass
@@ -103,7 +113,7 @@ class _Reading:
     nodes: set[str] = field(default_factory=set)
     damaged_lines: int = 0
     damaged: list[str] = field(default_factory=list)
-    begun: dict[int, tuple[_Key, str, str]] = field(default_factory=dict)
+    begun: dict[int, tuple[_Key, str, str, _Scope]] = field(default_factory=dict)
     """Watches that were answered and have not ended: by a hash of their ids, the client, the verb and the time."""
     clients: dict[_Key, _Client] = field(default_factory=dict)
 
@@ -145,10 +155,17 @@ class _Reading:
 
     def result(self) -> AuditLog:
         """All of it. A watch that has not ended counts, too."""
-        for key, verb, time in self.begun.values():
-            self._note(key, verb, time)
+        for sent in self.begun.values():
+            self._note(*sent)
         requests = [
-            Requests(*key, verbs=tuple(sorted(found.verbs)), count=found.count, last=found.last)
+            Requests(
+                *key,
+                verbs=tuple(sorted(found.verbs)),
+                count=found.count,
+                last=found.last,
+                groups=found.groups,
+                namespaces=tuple(sorted(found.namespaces)),
+            )
             for key, found in sorted(self.clients.items())
         ]
         first, last = min(self.times, default=""), max(self.times, default="")
@@ -187,24 +204,32 @@ class _Reading:
             resource = f"{resource}/{target['subresource']}"
         version, resource = version[:_KEPT_NAME], resource[:_KEPT_NAME]
         user = str((event.get("user") or {}).get("username", ""))
-        as_user = (event.get("impersonatedUser") or {}).get("username")
+        acting = event.get("impersonatedUser") or {}
+        as_user = acting.get("username")
         agent = str(event.get("userAgent", ""))
-        key = (f"{user}, as {as_user}" if as_user else user)[:_KEPT_NAME], agent[:_KEPT_NAME], version, resource
+        key = (f"{user}{AS}{as_user}" if as_user else user)[:_KEPT_NAME], agent[:_KEPT_NAME], version, resource
         verb, time = str(event.get("verb"))[:_KEPT_NAME], str(event.get("requestReceivedTimestamp", ""))[:_KEPT_NAME]
+        groups = ((acting if as_user else event.get("user") or {}).get("groups") or ())[:_MOST_GROUPS]
+        scope = _Scope(
+            tuple(str(each)[:_KEPT_NAME] for each in groups), str(target.get("namespace") or "")[:_KEPT_NAME]
+        )
         id_ = hash((event["auditID"], key, verb))
         if stage == "ResponseStarted":
-            self.begun[id_] = key, verb, time
+            self.begun[id_] = key, verb, time, scope
         elif stage in ("ResponseComplete", "Panic"):
             self.begun.pop(id_, None)
-            self._note(key, verb, time)
+            self._note(key, verb, time, scope)
 
-    def _note(self, key: _Key, verb: str, time: str) -> None:
+    def _note(self, key: _Key, verb: str, time: str, scope: _Scope) -> None:
         if key not in self.clients and len(self.clients) >= _MOST_CLIENTS:
-            key = "many users", "many user agents", *key[2:]
+            key, scope = ("many users", "many user agents", *key[2:]), _Scope()
         client = self.clients.setdefault(key, _Client())
         client.verbs.add(verb)
         client.count += 1
         client.last = max(client.last, time)
+        client.groups = scope.groups
+        if len(client.namespaces) < _MOST_NAMESPACES:
+            client.namespaces.add(scope.namespace)
 
 
 def _opened(path: Path) -> gzip.GzipFile | BinaryIO:

@@ -126,7 +126,7 @@ def test_clients_of_an_audit_log_are_named(tmp_path: Path, monkeypatch: pytest.M
     found = rehearsed(
         tmp_path, monkeypatch, gone, audit_logs=[log], asked=lambda asked: sent.extend(asked.requests.asked())
     )
-    assert sent == [("v1", "pods/eviction", ["create"])] and found.blocked
+    assert sent == [("v1", "pods/eviction", ["create"], [])] and found.blocked
     client, read = found.findings
     assert (client.id, client.diagnosis) == ("rehearsal.client", "drain/1 (user jane)")
     assert read.id == "audit-log.read" and found.redacted().findings[0].diagnosis == "client-1"

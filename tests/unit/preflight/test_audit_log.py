@@ -16,7 +16,7 @@ from upgrader.model.audit_log import ending_apis, plural
 from upgrader.model.finding import Finding
 from upgrader.model.version import KubernetesVersion
 from upgrader.preflight.audit_log import check_audit_log, check_clients
-from upgrader.preflight.audit_log_files import read_audit_log
+from upgrader.preflight.audit_log_files import read_audit_log, read_clients
 
 V1_31 = KubernetesVersion.parse("v1.31.0")
 V1_32 = KubernetesVersion.parse("v1.32.0")
@@ -270,3 +270,18 @@ def test_resources_are_those_of_kubernetes() -> None:
     assert {kind: plural(kind) for kind in irregular} == irregular
     assert ("policy/v1beta1", "podsecuritypolicies") in ending_apis()
     assert len(ending_apis()) <= len(known_apis())
+
+
+def test_who_a_client_acts_as_is_known(tmp_path: Path) -> None:
+    """With the groups and namespaces that decide what it may do: those of the user whom it impersonates."""
+    target = {"apiVersion": "v1", "resource": "pods", "subresource": "exec"}
+    jane = {"username": "jane", "groups": ["people"]}
+    robot = {"username": "robot", "groups": ["robots"]}
+    sent = [
+        event(number, verb="get", objectRef={**target, "namespace": f"shop-{number % 7}"}, user=robot)
+        for number in range(50)
+    ]
+    sent.append(event(51, verb="get", objectRef={**target, "namespace": "shop"}, user=robot, impersonatedUser=jane))
+    own, acting = read_clients([log(tmp_path / "audit.log", *sent)]).requests
+    assert (own.acting, own.groups, len(own.namespaces)) == ("robot", ("robots",), 5)
+    assert (acting.acting, acting.groups, acting.namespaces) == ("jane", ("people",), ("shop",))

@@ -42,6 +42,7 @@ PROVEN: dict[str, tuple[str, ...]] = {
     "contract/test_rehearsal.py::test_a_rule_that_the_target_does_not_compile_is_named": ("rehearsal.create",),
     "contract/test_rehearsal.py::test_a_target_that_does_not_start_is_a_finding": ("rehearsal.start",),
     "contract/test_rehearsal.py::test_a_value_that_the_target_does_not_read_is_a_warning": ("rehearsal.changed",),
+    "contract/test_rehearsal.py::test_a_user_who_could_not_connect_to_pods_any_more_is_named": ("rehearsal.denied",),
     "contract/test_rehearsal.py::test_an_ordinary_cluster_has_no_warning": ("rehearsal.added",),
     "contract/test_rehearsal.py::test_keys_of_a_plugin_are_unknown": ("rehearsal.kms",),
     "contract/test_rehearsal.py::test_nothing_else_is_found": ("rehearsal.client",),

@@ -9,7 +9,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
@@ -183,6 +183,26 @@ class Api:
         """
         status, text = self._exchange(method, path, body, form)
         return status, {} if status in ACCEPTED and text.rstrip() == body else _answer(text)
+
+    def get_as(self, path: str, user: str, groups: Sequence[str]) -> tuple[int, dict[str, Any]]:
+        """Status and answer to what another user asks for; status 0 where a name can't be in a header."""
+        connection = http.client.HTTPSConnection("127.0.0.1", self._port, timeout=_SECONDS, context=self._tls)
+        try:
+            connection.putrequest("GET", path)
+            connection.putheader("Authorization", self._authorization)
+            connection.putheader("Impersonate-User", user.encode())
+            for each in groups:
+                connection.putheader("Impersonate-Group", each.encode())
+            connection.endheaders()
+            response = connection.getresponse()
+            return response.status, _answer(response.read())
+        except (OSError, http.client.HTTPException) as error:
+            self._unbroken()
+            raise Failed(f"the {self.name} kube-apiserver no longer answers: {error}") from error
+        except ValueError:
+            return 0, {}
+        finally:
+            connection.close()
 
     def _exchange(
         self, method: str, path: str, sent: bytes | None, form: str = _JSON, most: int | None = None

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from upgrader.onhost.common.questions import Failed
 from upgrader.onhost.rehearsal.api import Api, Listed, Page, Resource
-from upgrader.onhost.rehearsal.clients import Request, compared
+from upgrader.onhost.rehearsal.clients import Request, compared, denied
 from upgrader.onhost.rehearsal.discovery import custom_resources, served
 from upgrader.onhost.rehearsal.helm_records import SELECTOR
 from upgrader.onhost.rehearsal.objects import key_of, owner
@@ -137,6 +137,9 @@ class Comparison:
             if not each.served:
                 why = "" if each.why is None else self._requests.why(None, each.why)
                 self._found.add("client", f"{each.api_version} {each.resource} {each.verb}", why)
+        for one in denied(self._current, self._target, self._of_clients):
+            why = self._requests.why(None, one.why)
+            self._found.add("denied", f"{one.api_version} {one.resource}", why, (one.namespace, one.user))
 
     def _definitions(self, known: dict[tuple[str, str], list[Resource]]) -> list[dict[str, Any]]:
         """All CustomResourceDefinitions; `known`: what is served."""

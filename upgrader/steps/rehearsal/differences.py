@@ -146,6 +146,13 @@ def _client(found: Difference) -> Finding:
     )
 
 
+def _denied(found: Difference) -> Finding:
+    resource = found.resource.partition(" ")[2]
+    title = f"the target does not permit clients to get {resource}, as the running version does"
+    remedy = f"Grant these users create for {resource}, in the Roles that permit get: since v1.35, it needs both."
+    return Finding("rehearsal.denied", "error", title, found.said, remedy)
+
+
 def _unproven(found: Difference) -> Finding:
     request = found.what.partition("-")[2]
     what = f"update the status of any {found.resource}" if request == "status" else f"{request} any {found.resource}"
@@ -219,6 +226,7 @@ _FINDINGS: Mapping[str, Callable[[Difference], Finding]] = {
     "no-status": _unproven,
     "no-create": _unproven,
     CLIENT: _client,
+    "denied": _denied,
     "conversion": _conversion,
     "nested": _nested,
     "parameters": _parameters,

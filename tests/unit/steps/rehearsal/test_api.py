@@ -32,6 +32,7 @@ class Connections:
         self.answers = list(answers)
         self.opened = 0
         self.sent: list[tuple[str, str, bytes | None]] = []
+        self.headers: list[tuple[str, str | bytes]] = []
 
     def __call__(self, *_: Any, **__: Any) -> Connections:
         self.opened += 1
@@ -41,6 +42,19 @@ class Connections:
         """As HTTPConnection.request."""
         assert headers["Authorization"] == "Bearer token"
         self.sent.append((method, path, body))
+
+    def putrequest(self, method: str, path: str) -> None:
+        """As HTTPConnection.putrequest."""
+        self.sent.append((method, path, None))
+
+    def putheader(self, name: str, value: str | bytes) -> None:
+        """As HTTPConnection.putheader."""
+        if b"\n" in (value if isinstance(value, bytes) else value.encode()):
+            raise ValueError("Invalid header value")
+        self.headers.append((name, value))
+
+    def endheaders(self) -> None:
+        """As HTTPConnection.endheaders."""
 
     def getresponse(self) -> SimpleNamespace:
         """As HTTPConnection.getresponse."""
@@ -277,3 +291,18 @@ def test_a_resource_whose_status_is_updated_by_itself_is_known(connections: Conn
     found = server().resources()
     assert [(each.version, each.status) for each in found["example.com", "widgets"]] == [("v2", True), ("v1", False)]
     assert [each.status for each in found["", "pods"]] == [False] and len(found) == 2
+
+
+def test_another_user_is_asked_for(connections: Connections) -> None:
+    """With its groups, and nothing is sent for a name that no header can have."""
+    connections.answers = [(403, '{"message":"no"}'), OSError("refused")]
+    assert server().get_as("/x", "jane", ("people", "ü")) == (403, {"message": "no"})
+    assert connections.headers == [
+        ("Authorization", "Bearer token"),
+        ("Impersonate-User", b"jane"),
+        ("Impersonate-Group", b"people"),
+        ("Impersonate-Group", "ü".encode()),
+    ]
+    assert server().get_as("/x", "ja\nne", ()) == (0, {})
+    with pytest.raises(Failed, match="the target kube-apiserver no longer answers: refused"):
+        server().get_as("/x", "jane", ())

@@ -38,6 +38,52 @@ class Server(FakeApi):
         return super().page(resource, at, same, limit, selector)
 
 
+class Permitting(Server):
+    """Permits some to connect to its pods."""
+
+    def __init__(self, *permitted: tuple[str, tuple[str, ...], str]) -> None:
+        super().__init__({"pods/exec": ("create", "get")})
+        self.permitted = permitted
+
+    def get_as(self, path: str, user: str, groups: tuple[str, ...]) -> tuple[int, dict[str, Any]]:
+        """As `Api.get_as`."""
+        assert path.startswith("/api/v1/namespaces/") and path.endswith("/pods/rehearsal.invalid/exec")
+        namespace = path.split("/")[4]
+        may = (user, groups, namespace) in self.permitted
+        return (404, {}) if may else (403, {"message": 'pods "x" is forbidden: "jane" cannot create'})
+
+
+JANE, ANN = ("jane", ("people",), "shop"), ("ann", (), "shop")
+
+
+def test_users_who_could_not_connect_to_pods_any_more_are_named() -> None:
+    """Each request is sent as its user, as who sends them may do everything; what both refuse fails today."""
+    request = Request("v1", "pods/exec", ["get"], (JANE, ANN, ("jane", ("people",), "kube-system")))
+    comparison = Comparison(Permitting(JANE, ANN), Permitting(ANN), 10, float("inf"), (request,))  # type: ignore[arg-type]
+    comparison.run(write=False)
+    found = next(each for each in comparison.findings() if each["what"] == "denied")
+    assert found["names"] == ["shop/jane"] and "is forbidden" in found["reason"]
+    differences = [Difference("denied", found["resource"], found["reason"], 1, ("shop/jane",))]
+    (finding,) = findings_of(differences)
+    assert finding.id == "rehearsal.denied" and "pods/exec" in finding.title and "shop/jane" in finding.diagnosis
+    comparison = Comparison(Permitting(), Permitting(), 10, float("inf"), (request,))  # type: ignore[arg-type]
+    comparison.run(write=False)
+    assert not any(each["what"] == "denied" for each in comparison.findings())
+
+
+def test_only_who_connects_to_pods_is_asked_for_by_name() -> None:
+    """As the user whom it impersonates, in each namespace; SPDY needs the permission to create already."""
+    sent = (
+        Requests("robot, as jane", "x/1", "v1", "pods/exec", ("create", "get"), 1, "", ("people",), ("a", "b")),
+        Requests("ann", "x/1", "v1", "pods/exec", ("create",), 1, "", (), ("a",)),
+        Requests("ann", "x/1", "v1", "pods", ("get",), 1, "", (), ("a",)),
+    )
+    assert ClientRequests(sent).asked() == [
+        ("v1", "pods", ["get"], []),
+        ("v1", "pods/exec", ["create", "get"], [("jane", ("people",), "a"), ("jane", ("people",), "b")]),
+    ]
+
+
 def compared(current: Server, target: Server, *requests: Request) -> tuple[dict[str, str], dict[str, int]]:
     """What no client gets any more → why; and the counts."""
     comparison = Comparison(current, target, 10, float("inf"), requests)  # type: ignore[arg-type]
@@ -89,7 +135,7 @@ SENT = (
 
 def test_no_client_leaves_this_machine() -> None:
     """The unit gets apiVersions, resources and verbs, each once."""
-    assert ClientRequests(SENT).asked() == [("apps/v1", "webs", ["get", "list"]), ("v1", "pods", ["get"])]
+    assert ClientRequests(SENT).asked() == [("apps/v1", "webs", ["get", "list"], []), ("v1", "pods", ["get"], [])]
     assert NO_REQUESTS.asked() == []
 
 

@@ -208,6 +208,7 @@ def test_without_etcds_data_no_rehearsal_is_possible(monkeypatch: pytest.MonkeyP
         ("rehearsal.changed", "warning"),
         ("rehearsal.added", "info"),
         ("rehearsal.dropped", "warning"),
+        ("rehearsal.denied", "error"),
         ("rehearsal.conversion", "unknown"),
         ("rehearsal.nested", "unknown"),
         ("rehearsal.parameters", "unknown"),
@@ -233,6 +234,7 @@ def test_each_difference_is_a_finding(id_: str, severity: str) -> None:
         "changed",
         "added",
         "dropped",
+        "denied",
         "conversion",
         "nested",
         "parameters",
@@ -248,6 +250,7 @@ def test_each_difference_is_a_finding(id_: str, severity: str) -> None:
         "changed",
         "added",
         "dropped",
+        "denied",
         "unlisted",
         "manifest",
     ):
