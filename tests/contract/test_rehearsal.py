@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -353,6 +354,17 @@ def test_nothing_else_is_found(seeded: Found) -> None:
         ("rehearsal.unproven", PLAINS),
         ("rehearsal.conversion", "converteds.example.com"),
     }
+
+
+def test_tokens_that_no_pod_could_use_any_more_are_named(tmp_path: Path, images: Path) -> None:
+    """The planned issuer is another one: each object is as before, and each pod's client would be refused (401)."""
+    with storing(tmp_path, images, OLD) as (site, kube):
+        kube.create(Kind("v1", "serviceaccounts"), item("v1", "ServiceAccount", "web"), "default")
+    target = site.server(TARGET)
+    flags = tuple(flag.replace("https://issuer.example", "https://other.example") for flag in target.flags)
+    found = found_in(site.rehearse(site.server(OLD), replace(target, flags=flags)))
+    assert found.keys() == {("rehearsal.token", "serviceaccounts")}, found
+    assert not found_in(site.rehearse(site.server(OLD), target))
 
 
 def test_a_rule_that_the_target_does_not_compile_is_named(tmp_path: Path, images: Path) -> None:

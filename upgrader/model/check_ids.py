@@ -302,6 +302,7 @@ WORST_SEVERITY: Mapping[str, Severity] = {
     "rehearsal.stale": "error",
     "rehearsal.start": "error",
     "rehearsal.status": "error",
+    "rehearsal.token": "error",
     "rehearsal.unfinished": "unknown",
     "rehearsal.unknown": "unknown",
     "rehearsal.unlisted": "unknown",

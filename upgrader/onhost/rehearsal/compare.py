@@ -15,6 +15,7 @@ from upgrader.onhost.rehearsal.helm_records import SELECTOR
 from upgrader.onhost.rehearsal.objects import key_of, owner
 from upgrader.onhost.rehearsal.releases import RECORDED_IN, RECORDS, Manifests
 from upgrader.onhost.rehearsal.requests import Outcome, Pair, Requests
+from upgrader.onhost.rehearsal.tokens import SERVICE_ACCOUNTS, refused_token
 from upgrader.onhost.rehearsal.unwatched import withheld
 
 _AT_ONCE = 4
@@ -121,6 +122,7 @@ class Comparison:
                 self._left(after[key][0])
             self._clients()
             if write:
+                self._tokens(before, after)
                 self._releases(pool, Manifests(self._requests, before, after, skipped), before)
         if self.counts["objects"] and not self._of_copy:
             raise Failed(
@@ -140,6 +142,15 @@ class Comparison:
         for one in denied(self._current, self._target, self._of_clients):
             why = self._requests.why(None, one.why)
             self._found.add("denied", f"{one.api_version} {one.resource}", why, (one.namespace, one.user))
+
+    def _tokens(
+        self, before: dict[tuple[str, str], list[Resource]], after: dict[tuple[str, str], list[Resource]]
+    ) -> None:
+        """Compare which tokens are accepted."""
+        if SERVICE_ACCOUNTS in before and SERVICE_ACCOUNTS in after:
+            why = refused_token(self._current, self._target, before[SERVICE_ACCOUNTS][0])
+            if why is not None:
+                self._found.add("token", "serviceaccounts", self._requests.why(None, {"message": why}))
 
     def _definitions(self, known: dict[tuple[str, str], list[Resource]]) -> list[dict[str, Any]]:
         """All CustomResourceDefinitions; `known`: what is served."""

@@ -153,6 +153,15 @@ def _denied(found: Difference) -> Finding:
     return Finding("rehearsal.denied", "error", title, found.said, remedy)
 
 
+def _token(found: Difference) -> Finding:
+    title = "the target refuses tokens that the running version issues to ServiceAccounts, so all pods' clients fail"
+    remedy = (
+        "Keep the running version's issuer as a further --service-account-issuer, its keys as further values of "
+        "--service-account-key-file, and its audiences in --api-audiences."
+    )
+    return Finding("rehearsal.token", "error", title, f"The target says: {found.reason}", remedy)
+
+
 def _unproven(found: Difference) -> Finding:
     request = found.what.partition("-")[2]
     what = f"update the status of any {found.resource}" if request == "status" else f"{request} any {found.resource}"
@@ -227,6 +236,7 @@ _FINDINGS: Mapping[str, Callable[[Difference], Finding]] = {
     "no-create": _unproven,
     CLIENT: _client,
     "denied": _denied,
+    "token": _token,
     "conversion": _conversion,
     "nested": _nested,
     "parameters": _parameters,

@@ -583,3 +583,13 @@ def test_an_object_is_kept_only_as_long_as_its_page() -> None:
     _, counts = compared(current, target)
     assert counts["objects"] == 60
     assert 0 < current.most <= 4 and 0 < target.most <= 4
+
+
+@pytest.mark.parametrize(("verb", "method", "name"), [("update", "PUT", "one"), ("create", "POST", "r-one")])
+def test_a_verb_that_only_the_running_version_serves_is_a_refusal(verb: str, method: str, name: str) -> None:
+    """Whatever the target declares, it is asked: with 405, no client could write these objects any more."""
+    current, target = FakeApi((deployment("one"),)), FakeApi((deployment("one"),))
+    target.served = DEPLOYMENTS._replace(verbs=tuple(each for each in DEPLOYMENTS.verbs if each != verb))
+    target.refused[method, name] = {"reason": "MethodNotAllowed", "message": "the server does not allow this method"}
+    found, _ = compared(current, target)
+    assert [each for each in found if verb in str(each)], found

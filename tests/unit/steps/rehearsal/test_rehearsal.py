@@ -209,6 +209,7 @@ def test_without_etcds_data_no_rehearsal_is_possible(monkeypatch: pytest.MonkeyP
         ("rehearsal.added", "info"),
         ("rehearsal.dropped", "warning"),
         ("rehearsal.denied", "error"),
+        ("rehearsal.token", "error"),
         ("rehearsal.conversion", "unknown"),
         ("rehearsal.nested", "unknown"),
         ("rehearsal.parameters", "unknown"),
@@ -251,6 +252,7 @@ def test_each_difference_is_a_finding(id_: str, severity: str) -> None:
         "added",
         "dropped",
         "denied",
+        "token",
         "unlisted",
         "manifest",
     ):
