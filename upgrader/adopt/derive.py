@@ -15,6 +15,7 @@ from upgrader.adopt.facts import KubeadmFacts
 from upgrader.adopt.health_requests import check_anonymous
 from upgrader.adopt.nothing_lost import check_etcd, check_flags, check_metadata, check_variables, check_volumes
 from upgrader.adopt.pod_metadata import addon_metadata, extra_metadata, metadata_of, rendered_metadata
+from upgrader.adopt.schema_values import check_addons_images
 from upgrader.adopt.values import HANDED_OVER, base_values, extra_args, missing_flags, rendered_flags
 from upgrader.adopt.volumes import extra_volumes, with_files
 from upgrader.errors import Blocked
@@ -64,6 +65,7 @@ def derive_values(
     """
     check_anonymous(facts.controllers, own.get("kube-apiserver", {}))
     check_etcd(facts.controllers, own.get("kube-apiserver", {}))
+    check_addons_images(facts, own.get("kubernetes", {}))
     kubeadms = base_values(facts, addresses, {})
     values = {name: merged(base, own.get(name, {})) for name, base in kubeadms.items()}
     _serve_all_clients(facts, values["kube-apiserver"])

@@ -111,8 +111,15 @@ class KubeadmFacts:
 
     @property
     def certificates(self) -> str:
-        """kubeadm's folder of certificates."""
-        return certificates_folder(self.configuration)
+        """kubeadm's folder of certificates. Raises Blocked."""
+        folder = certificates_folder(self.configuration)
+        if not folder.startswith("/"):
+            raise Blocked(
+                f"ConfigMap {_SYSTEM}/kubeadm-config: certificatesDir: '{folder}' is not an absolute path; nothing was "
+                "changed",
+                remedy=f"Correct it: kubectl -n {_SYSTEM} edit configmap kubeadm-config",
+            )
+        return folder
 
     @property
     def version(self) -> str:

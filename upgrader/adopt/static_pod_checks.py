@@ -20,6 +20,7 @@ from upgrader.adopt.leaders_api import OwnServer, aliases_of, leaders_servers
 from upgrader.adopt.local_proxies import check_local_proxies
 from upgrader.adopt.low_port import check_low_port
 from upgrader.adopt.other_manifests import check_other_manifests
+from upgrader.adopt.schema_values import check_schema_values
 from upgrader.adopt.static_pod_parts import check_static_pods
 from upgrader.model.cluster import Host
 from upgrader.ports import Hosts, Kube
@@ -41,6 +42,7 @@ def check_machines(kube: Kube, hosts: Hosts, controllers: Sequence[Host], checkp
 def check_pods(kube: Kube, hosts: Hosts, controllers: Sequence[ControllerFacts]) -> None:
     """What the static pods have, before anything relies on their flags. Raises Blocked, ApiError or HostError."""
     check_static_pods(controllers)
+    check_schema_values(controllers)
     check_started(kube, controllers)
     check_low_port(hosts, controllers)
 

@@ -104,6 +104,8 @@ _SIGNING_KEY = "service-account-signing-key-file"
 _SIGNER = "service-account-signing-endpoint"
 _SYSTEM = "kube-system"
 _ELECTION = "leader-elect"
+_KUBECONFIGS = ("kubeconfig", "authentication-kubeconfig", "authorization-kubeconfig")
+"""Flags that the charts' schemas, too, want to be paths from the root."""
 _LEADERS = ("kube-controller-manager", "kube-scheduler")
 _OTHERWISE = "Remove it from the static pod, if the component works without it; the charts have no value for it."
 
@@ -230,8 +232,8 @@ def _is_address(text: str) -> bool:
 def _check_paths(host: str, static: StaticPod) -> None:
     """Relative to the root, where the component starts, they lead into a volume: nothing else here reads them so."""
     for name, values in static.flags.items():
-        for part in (part for value in values for part in value.split(",")):
-            if "/" in part and not part.startswith("/") and innermost_mount(static, f"/{part}"):
+        for part in filter(None, (part for value in values for part in value.split(","))):
+            if not part.startswith("/") and (name in _KUBECONFIGS or innermost_mount(static, f"/{part}")):
                 raise Blocked(
                     f"{static.component}'s static pod on {host} has --{name}={part}, which is not an absolute path: "
                     "adoption can't take over that file; nothing was changed",
