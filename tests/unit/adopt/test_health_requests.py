@@ -80,6 +80,48 @@ def test_a_check_that_is_answered_is_taken_over(helm: HelmAdapter, flags: dict[s
     _checked(helm, flags, text)
 
 
+_ALL = {"authorization-mode": "AlwaysAllow"}
+
+
+@pytest.mark.parametrize("modes", ["AlwaysAllow", "Node,AlwaysAllow", ""])
+@pytest.mark.parametrize(("flags", "text"), [({}, ""), (_FLAG, "jwt: []")])
+def test_where_all_requests_are_authorized_anonymous_ones_are_refused(
+    helm: HelmAdapter, flags: dict[str, str], text: str, modes: str
+) -> None:
+    """kube-apiserver turns them off by itself then, which no flag says: HAProxy's check would never succeed."""
+    words = "^controller-1: kube-apiserver authorizes all requests .* rejects anonymous ones"
+    with pytest.raises(Blocked, match=words) as caught:
+        _checked(helm, flags | _TOKENS | {"authorization-mode": modes}, text)
+    assert "nothing was changed" in caught.value.message and "remove --token-auth-file" in caught.value.remedy
+
+
+def test_so_it_is_without_the_flag_as_that_is_its_default(helm: HelmAdapter) -> None:
+    """The chart's own modes would take clients' rights from them, so the default is kept."""
+    pod = kubeadm_pod("kube-apiserver", _TOKENS, volume("own", "/srv/own", at="/etc/kubernetes/own"))
+    plain = [word for word in pod.container["command"] if not word.startswith("--authorization-mode")]
+    known = kubeadm_facts(kubeadm_pod("kube-apiserver", {}, container={**pod.container, "command": plain}))
+    derived = derive_values(known, ("10.0.0.1",), {}, helm, charts_folder())
+    with pytest.raises(Blocked, match="kube-apiserver authorizes all requests"):
+        check_health_requests(FakeHosts(), known.controllers, derived.values["kube-apiserver"])
+
+
+@pytest.mark.parametrize(
+    ("flags", "text", "own"),
+    [
+        (_ALL, "", {}),  # the chart's check authenticates
+        (_ALL | _TOKENS | _FLAG, "anonymous: {enabled: true}", {}),
+        (_ALL | _TOKENS | _FLAG, _SOME % "{path: /livez}, {path: /readyz}", {}),
+        (_ALL | _TOKENS, "", {"extraArgs": {"authorization-mode": "Node,RBAC"}}),
+        (_TOKENS, "", {}),
+    ],
+)
+def test_a_check_that_is_answered_where_all_requests_may_be_authorized(
+    helm: HelmAdapter, flags: dict[str, str], text: str, own: dict[str, object]
+) -> None:
+    """With a token, by a file, which counts before the modes, or by modes of the operator's own."""
+    _checked(helm, flags, text, own)
+
+
 @pytest.mark.parametrize("off", ["false", "0", "F"])
 def test_tokens_of_ones_own_without_anonymous_requests_are_refused(helm: HelmAdapter, off: str) -> None:
     """The chart's two errors named each other's remedy: a token that it can't have, and no token at all."""
