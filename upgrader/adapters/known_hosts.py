@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import paramiko
 
-__all__ = ["load_known_hosts"]
+__all__ = ["file_with_key", "load_known_hosts"]
 
 
 def load_known_hosts(client: paramiko.SSHClient, files: Sequence[Path]) -> frozenset[str]:
@@ -25,6 +26,22 @@ def load_known_hosts(client: paramiko.SSHClient, files: Sequence[Path]) -> froze
         # "System" keys are read-only; paramiko would write others back.
         client.load_system_host_keys(plain.name)
     return revoked
+
+
+def file_with_key(files: Sequence[Path], name: str) -> Path | None:
+    """The first of these files that has a key of this name, hashed or not; None if none can be read that has."""
+    from paramiko.hostkeys import HostKeyEntry, HostKeys
+
+    for file in files:
+        keys = HostKeys()
+        with contextlib.suppress(OSError):
+            for line in filter(_readable, _lines(file)):
+                if entry := HostKeyEntry.from_line(line):
+                    for shown in entry.hostnames:
+                        keys.add(shown, entry.key.get_name(), entry.key)
+        if keys.lookup(name):
+            return file
+    return None
 
 
 def _lines(file: Path) -> Iterator[str]:

@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
-from upgrader.adapters.known_hosts import load_known_hosts
+from upgrader.adapters.known_hosts import file_with_key, load_known_hosts
 from upgrader.adapters.ssh_identities import DEFAULT_FILES, ChosenKeys, is_public
 from upgrader.adapters.sshroute import ProxyProcess, login_command
 from upgrader.config.yaml_document import shown
 from upgrader.errors import HostSilent, HostUnreachable
-from upgrader.model.cluster import Host
+from upgrader.model.cluster import KEEP_KEYS, Host
 
 if TYPE_CHECKING:
     import paramiko
@@ -151,9 +151,7 @@ def _login(machine: Host, channel: paramiko.Channel | socket.socket | None, goal
     client = paramiko.SSHClient()
     revoked: frozenset[str] = frozenset()
     try:
-        default = Path("~/.ssh/known_hosts").expanduser()
-        first = machine.known_hosts or (default if default.exists() else None)
-        known = [file for file in (first, *machine.more_known_hosts) if file is not None]
+        known = _known_files(machine)
         # OpenSSH goes on with the next one where a file is missing; where all are, the first is named.
         revoked = load_known_hosts(client, [file for file in known if file.exists()] or known)
         client.set_missing_host_key_policy(_policy(revoked))
@@ -184,6 +182,12 @@ def _login(machine: Host, channel: paramiko.Channel | socket.socket | None, goal
     return client
 
 
+def _known_files(machine: Host) -> list[Path]:
+    default = Path("~/.ssh/known_hosts").expanduser()
+    first = machine.known_hosts or (default if default.exists() else None)
+    return [file for file in (first, *machine.more_known_hosts) if file is not None]
+
+
 def _policy(revoked: frozenset[str]) -> paramiko.MissingHostKeyPolicy:
     import paramiko
 
@@ -208,6 +212,8 @@ def _unreachable(host: Host, error: BaseException, goal: Host) -> HostUnreachabl
     name = host.host_key_alias or (host.address if host.port == 22 else f"[{host.address}]:{host.port}")
     login = login_command(host)
     if isinstance(error, paramiko.BadHostKeyException):
+        if found := file_with_key(_known_files(host), name):
+            known_hosts = shlex.quote(shown(found))
         return HostUnreachable(
             f"{where}: the host key has changed (it is now {error.key.get_name()} {error.key.fingerprint}): "
             "this may be another machine, or an attacker in between",
@@ -223,6 +229,11 @@ def _unreachable(host: Host, error: BaseException, goal: Host) -> HostUnreachabl
     unread = isinstance(error, FileNotFoundError) and error.filename == str(host.known_hosts)
     lacks_file = unread or (host.known_hosts is not None and not host.known_hosts.exists())
     if unread or (isinstance(error, paramiko.SSHException) and "not found in known_hosts" in str(error)):
+        if host.forgets_keys:
+            return HostUnreachable(
+                f"{where}: the host key is not known, and UserKnownHostsFile {known_hosts} keeps none",
+                remedy=f"{KEEP_KEYS} Then log in once and compare its fingerprint: {login}",
+            )
         return HostUnreachable(
             f"{where}: the host key is not known{f': there is no {known_hosts}' if lacks_file else ''}",
             remedy=f"Log in once and compare its fingerprint: {login}"

@@ -16,7 +16,7 @@ from upgrader.app.wiring import open_kube, open_renderer, own_machine, system_cl
 from upgrader.config.inventory import load_hosts
 from upgrader.config.load import load_settings
 from upgrader.errors import UpgraderError
-from upgrader.model.cluster import Host
+from upgrader.model.cluster import KEEP_KEYS, Host
 from upgrader.model.counted import counted
 from upgrader.model.settings import Settings
 from upgrader.ports import Clock, Helm, Kube, OwnMachine
@@ -182,14 +182,15 @@ class Doctor:
         return Symptom("ssh key", "ok", str(file))
 
     def _known_hosts(self, controllers: tuple[Host, ...]) -> Symptom:
-        unknown = [host.name for host in controllers if not any(self._knows(host, file) for file in _files(host))]
+        unknown = [host for host in controllers if not any(self._knows(host, file) for file in _files(host))]
         if not unknown:
             return Symptom("known_hosts", "ok", "has every controller")
         return Symptom(
             "known_hosts",
             "error",
-            f"has no key of {', '.join(unknown)}",
-            "Log in to each controller once, and compare its fingerprint with the one on its console: docs/ssh.md.",
+            f"has no key of {', '.join(host.name for host in unknown)}",
+            (f"{KEEP_KEYS} " if any(host.forgets_keys for host in unknown) else "")
+            + "Log in to each controller once, and compare its fingerprint with the one on its console: docs/ssh.md.",
         )
 
     def _knows(self, host: Host, file: Path) -> bool:

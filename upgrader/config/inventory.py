@@ -21,7 +21,7 @@ from upgrader.config.dynamic_inventory import ALLOW, check_static
 from upgrader.config.ssh_options import check_host_keys, options_in, resolve
 from upgrader.config.yaml_document import check_syntax, shown
 from upgrader.errors import ConfigError
-from upgrader.model.cluster import Cluster, Host
+from upgrader.model.cluster import NO_FILE, Cluster, Host
 from upgrader.model.redaction.known_secrets import KNOWN
 from upgrader.model.settings import Settings
 
@@ -224,7 +224,7 @@ def host_from_facts(inventory: Path, name: str, known: Mapping[str, Any], *, con
         user=str(known.get("user") or getpass.getuser()),
         port=int(port),
         key_file=_path(where, "ansible_ssh_private_key_file", known.get("key_file")),
-        known_hosts=_path(where, "UserKnownHostsFile", options.get("userknownhostsfile")),
+        known_hosts=_known_hosts(where, options.get("userknownhostsfile", "")),
         become=_is_true(known.get("become")),
         become_password=str(known.get("become_password") or ""),
         python=_python(str(known.get("python") or "")),
@@ -289,6 +289,10 @@ def _words(where: str, known: Mapping[str, Any], fact: str) -> list[str]:
     except ValueError as error:
         variable = {"ssh_args": "ansible_ssh_args"}.get(fact, f"ansible_ssh_{fact}")
         raise ConfigError(f"{where}: {variable} can't be split into words: {error}") from error
+
+
+def _known_hosts(where: str, value: str) -> Path | None:
+    return NO_FILE if value.lower() == "none" else _path(where, "UserKnownHostsFile", value)
 
 
 def _path(where: str, variable: str, value: object) -> Path | None:

@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from upgrader.errors import ConfigError
-from upgrader.model.cluster import Host
+from upgrader.model.cluster import NO_FILE, Host
 
 __all__ = ["check_host_keys", "options_in", "resolve", "with_options"]
 
@@ -96,7 +96,7 @@ def with_options(where: str, host: Host, found: Mapping[str, Sequence[str]], jum
         key_file=first,
         more_keys=tuple(more),
         identities_only=one("identitiesonly") in ("yes", "true"),
-        known_hosts=None if standard or not files else files[0],
+        known_hosts=None if standard or not known else files[0] if files else NO_FILE,
         more_known_hosts=tuple(path for path in others if path != default and path.exists()),
         host_key_alias=one("hostkeyalias"),
         proxy_command="" if proxy_command == "none" else proxy_command,

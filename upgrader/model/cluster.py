@@ -8,6 +8,15 @@ from pathlib import Path
 __all__ = ["Cluster", "Host"]
 
 
+NO_FILE = Path("/dev/null")
+"""As `known_hosts`: none, which `UserKnownHostsFile none` says, too."""
+KEEP_KEYS = (
+    "Remove UserKnownHostsFile (from the inventory's SSH arguments, ansible.cfg or ~/.ssh/config), so that keys are "
+    "kept in ~/.ssh/known_hosts, or name a file there."
+)
+"""The remedy for that."""
+
+
 @dataclass(frozen=True)
 class Host:
     """One machine of the inventory. `name` is also its Kubernetes node name."""
@@ -34,6 +43,11 @@ class Host:
     """The bastions to go through, the first one first."""
     python: str = "python3"
     """What runs Python there (Ansible's `ansible_python_interpreter`), for the programs that are sent to it."""
+
+    @property
+    def forgets_keys(self) -> bool:
+        """Whether SSH is to keep no machine's key, so that one in another file is needed."""
+        return self.known_hosts == NO_FILE
 
 
 @dataclass(frozen=True)

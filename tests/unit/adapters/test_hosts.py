@@ -352,6 +352,35 @@ def test_no_known_hosts_at_all(servers: Servers, tmp_path: Path) -> None:
     assert f"mkdir -p {tmp_path / 'ssh'} && ssh-keyscan" in caught.value.remedy
 
 
+@pytest.mark.parametrize("bastion", [False, True])
+def test_a_known_hosts_that_keeps_no_key_is_told(servers: Servers, bastion: bool) -> None:
+    """`UserKnownHostsFile /dev/null`, as Terraform's and Vagrant's configurations have it: no remedy writes into it."""
+    outer, machine = servers("bastion"), servers("controller-1")
+    nowhere = {"known_hosts": Path("/dev/null")}
+    host = machine.host(jumps=(outer.host(**nowhere),)) if bastion else machine.host(**nowhere)
+    with SshHosts() as hosts, pytest.raises(HostUnreachable, match="and UserKnownHostsFile /dev/null keeps none") as it:
+        hosts.run(host, ["echo"])
+    assert "ssh-keyscan" not in it.value.remedy and it.value.remedy.startswith("Remove UserKnownHostsFile")
+    known = machine.host().known_hosts
+    assert known is not None
+    with SshHosts() as hosts:  # a file of all users' may have it
+        everyones = machine.host(known_hosts=Path("/dev/null"), more_known_hosts=(known,))
+        assert hosts.run(everyones, ["echo"], stdin=b"hello").stdout == "controller-1:hello"
+
+
+@pytest.mark.parametrize("hashed", [False, True])
+def test_a_changed_key_is_removed_where_it_is(servers: Servers, tmp_path: Path, hashed: bool) -> None:
+    """Of several files, the remedy names the one that has the other key."""
+    machine, empty, missing, kept = servers("controller-1"), tmp_path / "empty", tmp_path / "missing", tmp_path / "all"
+    empty.write_text("broken !\n")
+    name, other = f"[127.0.0.1]:{machine.port}", paramiko.ECDSAKey.generate()
+    shown = paramiko.HostKeys.hash_host(name) if hashed else name
+    kept.write_text(f"{shown} {machine.host_key.get_name()} {other.get_base64()}\n")
+    with SshHosts() as hosts, pytest.raises(HostUnreachable, match="host key has changed") as caught:
+        hosts.run(machine.host(known_hosts=empty, more_known_hosts=(missing, kept)), ["echo"])
+    assert f"ssh-keygen -f {kept} -R '{name}'" in caught.value.remedy
+
+
 @pytest.mark.parametrize("other", ["none", "the same", "another"])
 def test_a_revoked_key_is_refused(servers: Servers, other: str) -> None:
     """Whatever else known_hosts has for the machine; and no remedy says to add the key again."""

@@ -111,6 +111,15 @@ def test_programs_that_are_missing(site: Site) -> None:
     assert "2.17.0 is not supported" in site.found()["helm"].text
 
 
+def test_known_hosts_that_keeps_no_key(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`UserKnownHostsFile /dev/null`: a login alone would change nothing."""
+    site.machine.programs["ssh-keygen"] = lambda _: CommandResult(1, "", "")
+    assert site.found()["known_hosts"].remedy.startswith("Log in to each controller once")
+    host = Host("c1", "192.0.2.1", known_hosts=Path("/dev/null"))
+    monkeypatch.setattr(module, "load_hosts", lambda _, *, dynamic: {"controllers": (host,)})
+    assert site.found()["known_hosts"].remedy.startswith("Remove UserKnownHostsFile")
+
+
 @pytest.mark.parametrize(("free", "state"), [(500 << 20, "warning"), (1 << 20, "error"), (None, "warning")])
 def test_disk_that_is_full(site: Site, free: int | None, state: str) -> None:
     """A run that can't write its journal stops."""

@@ -288,6 +288,20 @@ def test_tokens_in_names_of_files_are_opensshs(tmp_path: Path) -> None:
     assert host.known_hosts == home / "known-10.0.0.7"
 
 
+def test_a_known_hosts_that_is_none_is_no_file(tmp_path: Path) -> None:
+    """OpenSSH asks for no key of the user's then, so ~/.ssh/known_hosts is not used: by its configuration, and by the
+    inventory, of a worker, too.
+    """
+    host = by_ssh(tmp_path, "UserKnownHostsFile none\n")
+    assert host.known_hosts == Path("/dev/null") and host.forgets_keys
+    (tmp_path / "none.yml").write_text(
+        "all: {vars: {ansible_ssh_common_args: -o UserKnownHostsFile=none}}\n"
+        "controllers: {hosts: {a: {}}}\nworkers: {hosts: {b: {}}}\n"
+    )
+    groups = load_hosts(tmp_path / "none.yml")
+    assert all(each.forgets_keys for each in (*groups["controllers"], *groups["workers"]))
+
+
 def test_token_that_is_not_known_is_refused(tmp_path: Path) -> None:
     """It would be another file; the message has the option and what can be written instead."""
     with pytest.raises(ConfigError, match=r"token %C of SSH option IdentityFile \(/keys/%C\)"):
