@@ -145,12 +145,14 @@ def _used(hosts: Hosts, pod: ApiPod, certified: frozenset[str]) -> Iterator[str]
 
 def names_in_certificate(hosts: Hosts, pod: ApiPod, path: str) -> set[str]:
     """Names and addresses in one of its certificates. Raises HostError, and Blocked if it doesn't exist."""
-    content = hosts.read(pod.host, path)
+    content = hosts.read(pod.host, path) if path else None
     if content is None:
+        flag = "tls-cert-file" if path == pod.certificates[0] else "tls-sni-cert-key"
+        what = f"certificate {path} doesn't exist on the node" if path else f"--{flag} is empty"
         raise Blocked(
-            f"{pod.host.name}: kube-apiserver's certificate {path} doesn't exist, so the addresses at which "
-            "clients use the API are unknown",
-            remedy="Set `tls-cert-file` of its static pod to the certificate's path on the node.",
+            f"{pod.host.name}: kube-apiserver's {what}, so the addresses at which clients use the API are unknown",
+            remedy="Use the same path on the node and in the static pod: mount the certificate's folder there at its "
+            f"own path, and name the certificate in --{flag}.",
         )
     try:
         return set(_in_certificate(content))

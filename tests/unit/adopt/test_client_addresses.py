@@ -205,8 +205,16 @@ def test_more_certificates_for_other_names_count(controllers: Controllers) -> No
 
 def test_a_certificate_that_cannot_be_read_stops_the_adoption(controllers: Controllers) -> None:
     """What clients use would be unknown; the message names the file and its host."""
-    with pytest.raises(Blocked, match=r"controller-1: .*/elsewhere.crt doesn't exist"):
+    with pytest.raises(Blocked, match=r"controller-1: .*/elsewhere.crt doesn't exist on the node") as caught:
         controllers.found(tls_cert_file="/elsewhere.crt")
+    # The path of the node alone would not be in the container.
+    assert caught.value.remedy.startswith("Use the same path on the node and in the static pod: mount ")
+    assert "--tls-cert-file" in caught.value.remedy
+    with pytest.raises(Blocked, match="controller-1: kube-apiserver's --tls-cert-file is empty"):
+        controllers.found(tls_cert_file="")
+    with pytest.raises(Blocked, match=r"certificate /sni\.crt doesn't exist on the node") as of_sni:
+        controllers.found(tls_sni_cert_key="/sni.crt,/sni.key:api")
+    assert "--tls-sni-cert-key" in of_sni.value.remedy
 
 
 def test_files_that_say_nothing_are_named(controllers: Controllers) -> None:
