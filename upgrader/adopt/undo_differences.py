@@ -13,6 +13,7 @@ from upgrader.adopt.facts import ADOPTED, COMPONENTS, ControllerFacts, StaticPod
 from upgrader.adopt.values import CA_FOR_ALL, HANDED_OVER, defaults_kept
 from upgrader.contract.variables import seen_variables
 from upgrader.errors import Blocked
+from upgrader.model.api_lifecycle import Minor
 from upgrader.model.emulation import emulated_by, minor_text
 from upgrader.model.manifest import objects_in
 from upgrader.onhost.certificates.new_signer import SIGNING
@@ -70,9 +71,9 @@ def check_undo(
     """Raises Blocked where the retired manifests are not what runs. `added`: by component, the flags that came with
     the adoption.
     """
-    emulating = {name: emulated_by(_words(each.flags)) for name, each in released.items()}
-    for name, minor in emulating.items():
-        if minor is not None:
+    for name, each in released.items():
+        minor = emulated_by(_words(each.flags))
+        if minor is not None and _emulated(controllers, name) != {minor}:
             raise Blocked(
                 f"{name} emulates {minor_text(minor)}, but kubeadm's manifest does not: an undo would end the "
                 "emulation permanently; nothing was changed",
@@ -98,6 +99,12 @@ def check_undo(
             remedy=f"Add the settings that must stay to {ADOPTED}/COMPONENT.yaml on each controller, with the volumes "
             "that they need; or remove them from the values, and run `upgrader run`. Then run this command again.",
         )
+
+
+def _emulated(controllers: Iterable[ControllerFacts], component: str) -> set[Minor | None]:
+    """The minors that a component's retired manifests emulate."""
+    retired = (each.adopted.get(component) for each in controllers if component not in each.active)
+    return {emulated_by(_words(pod.flags)) for pod in retired if pod}
 
 
 def _differences(pod: StaticPod, released: Released | None, added: Mapping[str, tuple[str, ...]]) -> Iterator[str]:

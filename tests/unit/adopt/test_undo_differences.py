@@ -102,6 +102,15 @@ def test_an_emulation_is_never_ended_by_an_undo() -> None:
     assert "upgrader finalize" in refused.value.remedy
 
 
+def test_an_emulation_of_the_manifests_own_goes_on_after_an_undo() -> None:
+    """An undo ends nothing then; with another controller's manifest that doesn't emulate, it would."""
+    released = released_in([manifest(*CHARTS, "--emulated-version=kube=1.36")])
+    check_undo([retired("--emulated-version=kube=1.36")], released, {})
+    for others in (retired(), retired("--emulated-version=1.35")):
+        with pytest.raises(Blocked, match="an undo would end the emulation"):
+            check_undo([retired("--emulated-version=kube=1.36"), others], released, {})
+
+
 def test_a_rotation_is_completed_first() -> None:
     """kubeadm's controller-manager would sign with another CA than the one that nodes begin to trust."""
     signing = f"--cluster-signing-cert-file=/etc/kubernetes/pki/{SIGNING}"
