@@ -48,6 +48,11 @@ from before v1.22 were tried as they are, and with an issuer.
 From Ebenneil/k8 on, they are a seventh set, which another reader chose and tried on the same day. Four kinds of faults
 were found at first, and each has a test: Helm's error about the version, advice on the issuer without its key, an
 `apiVersion` that the kubelet refuses, and a misspelt field that was said to be lost. One file is etcd's: not tried.
+
+From tuxnotes/k8s-start on, they are an eighth set, of static pods, configurations, inventories, add-ons and SSH's
+configurations, which another reader chose and tried on the same day. Three kinds of faults were found at first, and
+each has a test: Helm's error about a range of Services, a key that was to be written into `/dev/null`, and a remedy
+that named a certificate by a path that the container doesn't have.
 """
 
 
