@@ -15,6 +15,8 @@ from upgrader.in_cluster.checkpointer.observation.api_client import Api
 from upgrader.in_cluster.checkpointer.observation.kubelet_kubeconfig import load
 from upgrader.in_cluster.checkpointer.observed_values import Content, Owner
 
+GONE = b'{"kind": "Status", "reason": "NotFound"}'
+
 
 @pytest.mark.parametrize("inline", [False, True])
 def test_both_sides_are_verified(node: Node, inline: bool) -> None:
@@ -119,9 +121,26 @@ def test_content_and_lease(node: Node) -> None:
         api.content("Secret", "ns", "s")
     node.answer = (200, b'{"spec": {"renewTime": "2026-01-01T00:00:00Z", "holderIdentity": "me_1"}}')
     assert api.lease("ns", "l") == ("2026-01-01T00:00:00Z", "me_1")
-    node.answer = (404, b"{}")
+    node.answer = (404, GONE)
     assert api.content("Secret", "ns", "gone") is None
     assert api.lease("ns", "gone") == ("", "")
+    api.close()
+
+
+@pytest.mark.parametrize("body", [b"404 page not found\n", b"", b"{}", b"default backend - 404"])
+def test_a_404_about_a_path_is_no_object_that_is_gone(node: Node, body: bytes) -> None:
+    """An API server without apps/v1 (--runtime-config), or a load balancer: the checkpoints of a workload are removed
+    once it is gone, and these say nothing of it.
+    """
+    api = node.api(node.serve())
+    node.answer = (404, body)
+    for ask in (
+        lambda: api.owner("Deployment", "kube-system", "kube-scheduler"),
+        lambda: api.content("Secret", "ns", "s"),
+        lambda: api.lease("ns", "l"),
+    ):
+        with pytest.raises(ApiUnknown, match="404, and not from an API server that serves this kind"):
+            ask()
     api.close()
 
 
@@ -154,7 +173,7 @@ def test_a_workload_s_revision_counts_once_it_is_rolled_out(
     api = node.api(node.serve())
     node.answer = (200, json.dumps(found).encode())
     assert api.owner(kind, "ns", "web") == Owner(settled, "web", "7")
-    node.answer = (404, b"{}")
+    node.answer = (404, GONE)
     assert api.owner(kind, "ns", "gone") is None
     node.answer = (403, b"{}")
     with pytest.raises(ApiUnknown, match="403"):

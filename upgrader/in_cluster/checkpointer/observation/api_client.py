@@ -165,6 +165,9 @@ class Api:
         status, content = self._request(method, path, body)
         where = f"{method} {path.partition('?')[0]}"
         if status == http.client.NOT_FOUND:
+            if not _is_status(content):
+                # Its words for a path: it may not serve the whole API (--runtime-config), or be no API server.
+                raise ApiUnknown(f"{where}: 404, and not from an API server that serves this kind")
             raise _NotFound(f"{where}: 404")
         if status >= http.client.INTERNAL_SERVER_ERROR:
             raise ApiAway(f"{where}: {status}")
@@ -253,6 +256,14 @@ def _owner(kind: str, found: Mapping[str, Any]) -> Owner:
 
 class _NotFound(ApiError):
     """The server answers, and has no such object."""
+
+
+def _is_status(content: bytes) -> bool:
+    """Whether it is Kubernetes' own answer, about an object."""
+    try:
+        return bool(json.loads(content)["kind"] == "Status")
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return False
 
 
 def _reason(content: bytes) -> str:
