@@ -90,9 +90,8 @@ class ApiAnswer:
     retry_after: float
     found: dict[str, Any] | None = None
     """The body as a JSON object; None if no JSON was requested."""
-    date: str = ""
-    """The server's time, as an HTTP date; "" if it sent none."""
-    content_type: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Whatever the case of their names."""
 
 
 class _Transient(Exception):
@@ -165,9 +164,9 @@ class ApiClient:
             raise (_Transient(problem) if request.method == "GET" else problem) from error
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise self._unavailable(request, error, tries) from error
-        if 200 <= answer.status < 300 and not is_foreign(answer.status, answer.content_type, answer.body):
+        if 200 <= answer.status < 300 and not is_foreign(answer.status, answer.headers, answer.body):
             return answer
-        refused = self._refused(request, answer.status, answer.body, answer.content_type)
+        refused = self._refused(request, answer.status, answer.body, answer.headers)
         # 429 means "not acted upon", so that it is safe to repeat even a write.
         if answer.status == 429 or (answer.status >= 500 and request.method == "GET"):
             raise _Transient(refused, max(_RETRY_PAUSE_SECONDS, min(answer.retry_after, _LONGEST_PAUSE_SECONDS)))
@@ -183,8 +182,7 @@ class ApiClient:
                 found = _object(body) if request.wants_object and response.status < 300 else None
             headers = response.headers
             pause = _seconds(headers.get("Retry-After", ""))
-            kind = headers.get("Content-Type", "")
-            return ApiAnswer(response.status, body, pause, found, headers.get("Date", ""), kind)
+            return ApiAnswer(response.status, body, pause, found, headers)
 
     def lines(
         self, request: ApiRequest, timeout_seconds: float, silent_seconds: float = float("inf")
@@ -200,10 +198,9 @@ class ApiClient:
                 response.close()
                 response = self._open(request, patience)
             with response:
-                kind = response.headers.get("Content-Type", "")
-                if response.status != 200 or is_foreign(response.status, kind, b""):
+                if response.status != 200 or is_foreign(response.status, response.headers, b""):
                     body = b"".join(self._chunks(response, deadline))
-                    raise self._refused(request, response.status, body, kind)
+                    raise self._refused(request, response.status, body, response.headers)
                 for chunk in self._chunks(response, deadline, silent_seconds):
                     *complete, rest = (rest + chunk).split(b"\n")
                     yield from complete
@@ -290,8 +287,8 @@ class ApiClient:
             remedy=_AWAY,
         )
 
-    def _refused(self, request: ApiRequest, status: int, body: bytes, content_type: str) -> ApiError:
-        if status not in _NOT_REACHED and is_foreign(status, content_type, body):
+    def _refused(self, request: ApiRequest, status: int, body: bytes, headers: Mapping[str, str]) -> ApiError:
+        if status not in _NOT_REACHED and is_foreign(status, headers, body):
             return not_kubernetes(body, request.what, status)
         host = self._server
         message = _status_message(body)

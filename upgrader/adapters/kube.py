@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import cached_property
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -71,14 +72,8 @@ class KubeAdapter:
 
     def list(self, kind: Kind, namespace: str = "", *, labels: str = "", fields: str = "") -> tuple[KubeObject, ...]:
         path, what = _path(kind, namespace), _what("list", kind, namespace)
-        query = {"labelSelector": labels, "fieldSelector": fields}
-        try:
-            return tuple(item for items in self._pages(kind, path, what, query, self._paging(what)) for item in items)
-        except ApiError as error:
-            if error.status != 410:
-                raise
-            # The pages are of one moment, which the API has forgotten: in one piece, then.
-            return tuple(self._page(kind, path, what, query).get("items") or ())
+        pages = self._of_one_moment(kind, path, what, {"labelSelector": labels, "fieldSelector": fields})
+        return tuple(item for page in pages for item in page.get("items") or ())
 
     def each(
         self, kind: Kind, namespace: str = "", *, labels: str = "", at_once: int = AT_ONCE, metadata_only: bool = False
@@ -98,7 +93,7 @@ class KubeAdapter:
                 return
             except ApiError as error:
                 # The moment of the first page is forgotten: once more from the start, of another moment.
-                if error.status != 410 or not paging.begins_again(len(seen)):
+                if error.status != HTTPStatus.GONE or not paging.begins_again(len(seen)):
                     raise
 
     def _pages(
@@ -127,21 +122,36 @@ class KubeAdapter:
             if not token:
                 return
 
+    def _of_one_moment(
+        self,
+        kind: Kind,
+        path: str,
+        what: str,
+        query: dict[str, str],
+        accept: str = "",
+        keep: _Keep | None = None,
+    ) -> Sequence[dict[str, Any]]:
+        """The pages of a whole list, all of one moment. Once the API has forgotten that: one page with everything."""
+        try:
+            return [*self._whole_pages(kind, path, what, query, self._paging(what), accept, keep)]
+        except ApiError as error:
+            if error.status != HTTPStatus.GONE:
+                raise
+            return [self._page(kind, path, what, query, accept, keep)]
+
     def _paging(self, what: str, size: int = AT_ONCE) -> Paging:
         return Paging(lambda: self._client.server, what, size)
 
     def count(self, kind: Kind, namespace: str = "", *, labels: str = "") -> int:
-        what = _what("count", kind, namespace)
-        # With a selector, the server never says how many are left: one object alone would tell nothing.
-        counted, query = 0, {"limit": str(AT_ONCE) if labels else "1", "labelSelector": labels}
-        paging = self._paging(what)
-        while True:
-            page = self._page(kind, _path(kind, namespace), what, query, _METADATA_ONLY)
-            meta = page.get("metadata") or {}
-            counted += len(page.get("items") or ()) + int(meta.get("remainingItemCount") or 0)
+        path, what = _path(kind, namespace), _what("count", kind, namespace)
+        if not labels:
+            page = self._page(kind, path, what, {"limit": "1"}, _METADATA_ONLY, _nothing)
+            meta, counted = page.get("metadata") or {}, len(page.get("items") or ())
             if not meta.get("continue") or "remainingItemCount" in meta:
-                return counted
-            query = {"limit": str(AT_ONCE), "labelSelector": labels, "continue": paging.after(page)}
+                return counted + int(meta.get("remainingItemCount") or 0)
+        # With a selector, the server never says how many are left: one object alone would tell nothing.
+        pages = self._of_one_moment(kind, path, what, {"labelSelector": labels}, _METADATA_ONLY, _nothing)
+        return sum(len(page.get("items") or ()) for page in pages)
 
     def create(self, kind: Kind, manifest: KubeObject, namespace: str = "", *, dry_run: bool = False) -> KubeObject:
         what = _what("create", kind, namespace, str(manifest["metadata"].get("name", "")))  # a review has none
@@ -233,12 +243,9 @@ class KubeAdapter:
         self, kind: Kind, namespace: str = "", *, labels: str = "", keep: Callable[[dict[str, Any]], KubeObject]
     ) -> tuple[tuple[KubeObject, ...], str]:
         path, what = _path(kind, namespace), _what("list", kind, namespace)
-        query, items, version = {"labelSelector": labels}, list[KubeObject](), ""
-        pages = self._whole_pages(kind, path, what, query, self._paging(what), keep=lambda item: dict(keep(item)))
-        for page in pages:
-            items += page.get("items") or ()
-            version = str(page["metadata"]["resourceVersion"])  # the same one in all pages
-        return tuple(items), version
+        pages = self._of_one_moment(kind, path, what, {"labelSelector": labels}, keep=lambda item: dict(keep(item)))
+        items = tuple(item for page in pages for item in page.get("items") or ())
+        return items, str(pages[-1]["metadata"]["resourceVersion"])  # the same one in all pages
 
     def changes(
         self,
@@ -281,7 +288,7 @@ class KubeAdapter:
 
     def server_time(self) -> datetime:
         what = "get /version"
-        date = self._client.send(self._request("GET", "/version", what)).date
+        date = self._client.send(self._request("GET", "/version", what)).headers.get("Date", "")
         try:
             return parsedate_to_datetime(date).astimezone(UTC)
         except ValueError as error:
@@ -351,6 +358,11 @@ class KubeAdapter:
 
 def _whole(item: dict[str, Any]) -> dict[str, Any]:
     return item
+
+
+def _nothing(_item: dict[str, Any]) -> dict[str, Any]:
+    """Of objects that are only counted."""
+    return {}
 
 
 def _path(kind: Kind, namespace: str, name: str = "") -> str:
