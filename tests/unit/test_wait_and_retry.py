@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+import upgrader
 from testkit.fakes.clock import FakeClock
 from upgrader.errors import ApiUnavailable
 from upgrader.wait_and_retry import retry, wait_until
@@ -107,3 +110,16 @@ def test_a_wait_is_told_once_unless_it_is_over_in_a_moment(over_at: float, told:
 
     wait_until(clock, missing, seconds=60, what="the pods", note=notes.append)
     assert notes == told
+
+
+@pytest.mark.parametrize("folder", ["adopt", "certificates", "steps/etcd"])
+def test_each_wait_that_changes_controllers_says_for_what_it_is(folder: str) -> None:
+    """Each of these may take minutes, on the machines that the cluster depends on."""
+    silent = [
+        f"{file.name}:{call.lineno}"
+        for file in sorted((Path(upgrader.__file__).parent / folder).rglob("*.py"))
+        for call in ast.walk(ast.parse(file.read_text()))
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "wait_until"
+        if not {"what", "note"} <= {keyword.arg for keyword in call.keywords}
+    ]
+    assert not silent

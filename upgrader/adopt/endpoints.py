@@ -27,7 +27,7 @@ def count_endpoints(kube: Kube) -> int:
     return len({address for item in slices for end in item.get("endpoints") or () for address in end["addresses"]})
 
 
-def wait_for_endpoints(kube: Kube, clock: Clock, wanted: int) -> str:
+def wait_for_endpoints(kube: Kube, clock: Clock, wanted: int, note: Callable[[str], None]) -> str:
     """Wait up to half a minute for `wanted` addresses; returns "", or how many there are then.
 
     A kube-apiserver that ends removes its address, even if another one serves at the same address: that one adds it
@@ -38,7 +38,7 @@ def wait_for_endpoints(kube: Kube, clock: Clock, wanted: int) -> str:
         found = count_endpoints(kube)
         return "" if found >= wanted else f"{found} of {wanted} endpoints of Service kubernetes"
 
-    return wait_until(clock, missing, seconds=_SECONDS)
+    return wait_until(clock, missing, seconds=_SECONDS, what="kube-apiserver to register itself", note=note)
 
 
 def publish_fixed_endpoint(kube: Kube, note: Callable[[str], None]) -> None:

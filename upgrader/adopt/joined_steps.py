@@ -90,7 +90,8 @@ class SettleEndpointsStep:
             there = {one for each in found.get("endpoints") or () for one in each["addresses"]}
             return ", ".join(sorted(set(self.addresses) - there))
 
-        if left := wait_until(self.clock, missing, seconds=_REGISTERED_SECONDS):
+        what = "kube-apiserver to register behind Service kubernetes"
+        if left := wait_until(self.clock, missing, seconds=_REGISTERED_SECONDS, what=what, note=note):
             raise StepFailed(
                 f"{left}: kube-apiserver did not register behind Service kubernetes within {_REGISTERED_SECONDS:.0f} s",
                 remedy="Check kube-apiserver's flag --endpoint-reconciler-type, and: kubectl get endpointslices "

@@ -74,7 +74,8 @@ class RemovePodsStep(OneWay):
                 self.kube.delete(_PODS, pod.name, _SYSTEM, at_once=True)
             return ", ".join(pod.name for pod in pods)
 
-        if names := wait_until(self.clock, left, seconds=_GONE_SECONDS):
+        what = f"the control plane's pods on {self.host.name} to be gone"
+        if names := wait_until(self.clock, left, seconds=_GONE_SECONDS, what=what, note=note):
             raise StepFailed(
                 f"pods on {self.host.name} still existed, or existed again, after {_GONE_SECONDS:.0f} s: {names}",
                 remedy=f"kubectl -n {_SYSTEM} describe pod {names.partition(',')[0]}",

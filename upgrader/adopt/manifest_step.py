@@ -73,7 +73,7 @@ class StaticPods:
                 self._prove_served(host)
         for host in self.controllers:
             self._move_all(host, components, MANIFESTS, ADOPTED, note)
-            if endpoints > 1 and (left := wait_for_endpoints(self.kube, self.clock, endpoints)):
+            if endpoints > 1 and (left := wait_for_endpoints(self.kube, self.clock, endpoints, note)):
                 note(f"{host.name}: continuing with {left}")
         if _API_SERVER in components:
             publish_fixed_endpoint(self.kube, note)
@@ -126,7 +126,7 @@ class StaticPods:
             if _move(self.hosts, host, component, source, target):
                 note(f"{host.name}: moved {component}.yaml to {target}")
         for component in components:
-            self._await(host, component, present=target == MANIFESTS)
+            self._await(host, component, note, present=target == MANIFESTS)
             if target == MANIFESTS and component in self.images:
                 self._prove_image(host, component)
 
@@ -153,7 +153,7 @@ class StaticPods:
             note(f"{host.name}: {component} is restored with {current}, not {image}")
             self.hosts.write(host, path, content.replace(image.encode(), current.encode()))
 
-    def _await(self, host: Host, component: str, *, present: bool) -> None:
+    def _await(self, host: Host, component: str, note: Callable[[str], None], *, present: bool) -> None:
         """Wait until the mirror pod is gone, or exists and is Ready.
 
         Waits for an unreachable API to be restored. One that is lost because a pod was retired raises ApiLost soon.
@@ -171,9 +171,9 @@ class StaticPods:
             state = "gone" if found is None else "Ready" if _ready(found) else "not Ready"
             return "" if state == ("Ready" if present else "gone") else state
 
-        state = wait_until(self.clock, missing, seconds=limit)
-        if state:
-            goal = "be Ready" if present else "end"
+        goal = "be Ready" if present else "end"
+        what = f"static pod {pod} to {goal}"
+        if state := wait_until(self.clock, missing, seconds=limit, what=what, note=note):
             raise StepFailed(
                 f"static pod {pod} did not {goal} within {limit:.0f} s: {state}",
                 remedy=f"On {host.name}: crictl ps -a, journalctl -u kubelet",
@@ -260,22 +260,23 @@ class PortSharingStep:
             given = flags_of(container)
             command += [f"--{name}={value}" for name, value in _GRACEFUL.items() if name not in given]
             self.hosts.write(host, path, yaml.dump(pod, Dumper=GoDumper, sort_keys=False).encode())
-            self._await_restart(host)
+            self._await_restart(host, note)
 
     def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:
         """Nothing to undo."""
 
-    def _await_restart(self, host: Host) -> None:
+    def _await_restart(self, host: Host, note: Callable[[str], None]) -> None:
         def missing() -> str:
             found = self.kube.get(_PODS, f"kube-apiserver-{host.name}", _SYSTEM)
             flags = flags_of(found["spec"]["containers"][0]) if found else {}
             restarted = shares_port(flags) and _ready(found)
             return "" if restarted else "the old pod is still running, or the new one is not Ready"
 
-        state = wait_until(self.clock, missing, seconds=_READY_SECONDS)
-        if state:
+        pod = f"kube-apiserver-{host.name}"
+        what = f"static pod {pod} to restart"
+        if state := wait_until(self.clock, missing, seconds=_READY_SECONDS, what=what, note=note):
             raise StepFailed(
-                f"static pod kube-apiserver-{host.name} was not Ready within {_READY_SECONDS:.0f} s: {state}",
+                f"static pod {pod} was not Ready within {_READY_SECONDS:.0f} s: {state}",
                 remedy=f"On {host.name}: crictl ps -a, journalctl -u kubelet",
             )
 

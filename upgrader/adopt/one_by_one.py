@@ -91,19 +91,20 @@ class WithdrawStep:
             note(f"{count} of {workload.desired} instances")
             scaled = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": _NAME, "namespace": _SYSTEM}}
             self.kube.apply(_DEPLOYMENTS, {**scaled, "spec": {"replicas": count}}, _SYSTEM)
-            self._await(workload.selector, count)
-            if left := wait_for_endpoints(self.kube, self.clock, endpoints):
+            self._await(workload.selector, count, note)
+            if left := wait_for_endpoints(self.kube, self.clock, endpoints, note):
                 note(f"continuing with {left}")
 
     def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:
         """Nothing to undo."""
 
-    def _await(self, selector: str, count: int) -> None:
+    def _await(self, selector: str, count: int, note: Callable[[str], None]) -> None:
         def missing() -> str:
             left = len(self.kube.list(_PODS, _SYSTEM, labels=selector))
             return "" if left <= count else f"{left} pods are left, not {count}"
 
-        if state := wait_until(self.clock, missing, seconds=_END_SECONDS):
+        what = "an instance of kube-apiserver to stop"
+        if state := wait_until(self.clock, missing, seconds=_END_SECONDS, what=what, note=note):
             raise StepFailed(
                 f"an instance of kube-apiserver did not stop within {_END_SECONDS:.0f} s: {state}",
                 remedy=f"kubectl -n {_SYSTEM} get pods -l {selector}",

@@ -72,7 +72,8 @@ class RewireKubeletStep(OneWay):
             self.hosts.write(self.host, _KUBELET_CONF, content.replace(server.encode(), self.server.encode()))
         self._restart()
         note(f"{self.host.name}: the kubelet was restarted with {self.server} (before: {server or 'the same'})")
-        if left := wait_until(self.clock, self._renewal(), seconds=_HEARTBEAT_SECONDS):
+        what = f"the kubelet of {self.host.name} to report to {self.server}"
+        if left := wait_until(self.clock, self._renewal(), seconds=_HEARTBEAT_SECONDS, what=what, note=note):
             if server:
                 self.hosts.write(self.host, _KUBELET_CONF, content)
                 self._restart()
@@ -146,7 +147,8 @@ class LeaveStep(OneWay):
         def missing() -> str:
             return ", ".join(pod.name for pod in pods_on(self.kube, self.host.name))
 
-        if left := wait_until(self.clock, missing, seconds=_END_SECONDS):
+        what = f"the control plane's pods on {self.host.name} to end"
+        if left := wait_until(self.clock, missing, seconds=_END_SECONDS, what=what, note=note):
             raise StepFailed(
                 f"{left} on {self.host.name} did not terminate within {_END_SECONDS:.0f} s",
                 remedy=f"kubectl -n {_SYSTEM} describe pod {left.partition(',')[0]}; on {self.host.name}: "
@@ -176,9 +178,10 @@ class ForgetOneStep(OneWay):
             if left:
                 self.hosts.run(self.host, ["sh", "-c", FORGET])
             quiet = 0 if left else quiet + 1
-            return "" if quiet >= _QUIET else "they were recreated"
+            return "" if quiet >= _QUIET else f"{quiet} of {_QUIET} checks found none"
 
-        if wait_until(self.clock, missing, seconds=_GONE_SECONDS, interval_seconds=2.0):
+        what = f"the checkpoints on {self.host.name} to stay removed"
+        if wait_until(self.clock, missing, seconds=_GONE_SECONDS, interval_seconds=2.0, what=what, note=note):
             raise StepFailed(
                 f"{self.host.name}: checkpoints were recreated for {_GONE_SECONDS:.0f} s: a pod-checkpointer runs "
                 "there",
@@ -228,18 +231,30 @@ class LeaveEtcdStep(OneWay):
             except HostError as error:
                 note(f"{error.message}; the other members elect a leader")
         if self.member.member:
-            said = retry(self.clock, self._remove, pause=_until_settled, seconds=_SETTLED_SECONDS)
+            said = self._removed(note)
             note(f"etcd's member {self.member.member} of {self.host.name}: {said}")
         if self.pods:
             self.pods.put_aside(("etcd",), note)
 
-    def _remove(self) -> str:
-        return change_members(self.hosts, self.ask, "remove", self.member.member)
+    def _removed(self, note: Callable[[str], None]) -> str:
+        """etcd refuses a change of its members until all have been connected to the leader for five seconds."""
+        told = False
 
+        def pause(error: Exception) -> float | None:
+            nonlocal told
+            if not isinstance(error, HostError) or "unhealthy cluster" not in error.message:
+                return None
+            if not told:
+                told = True
+                note(f"waiting up to {_SETTLED_SECONDS:.0f} s for etcd's members to be connected: {error.message}")
+            return 2.0
 
-def _until_settled(error: Exception) -> float | None:
-    """etcd refuses a change of its members until all have been connected to the leader for five seconds."""
-    return 2.0 if isinstance(error, HostError) and "unhealthy cluster" in error.message else None
+        return retry(
+            self.clock,
+            lambda: change_members(self.hosts, self.ask, "remove", self.member.member),
+            pause=pause,
+            seconds=_SETTLED_SECONDS,
+        )
 
 
 @dataclass(frozen=True)

@@ -177,7 +177,13 @@ def mend_controllers(session: Session, front_end: FrontEnd) -> None:
             front_end.notify(f"{host.name}: an interrupted renewal left {name} unusable; restoring it")
             mended = True
     if mended:
-        wait_until(tools.clock, lambda: api_problem(tools.kube), seconds=_BACK_SECONDS)
+        wait_until(
+            tools.clock,
+            lambda: api_problem(tools.kube),
+            seconds=_BACK_SECONDS,
+            what="the API server",
+            note=front_end.notify,
+        )
 
 
 def _explained(session: Session, error: ApiError) -> ApiError:

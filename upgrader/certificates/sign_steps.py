@@ -128,12 +128,12 @@ class KubeletCertificateStep:
     def apply(self, note: Callable[[str], None]) -> None:
         with as_failure():
             self.on_host.renew_kubelet(self.host, self.renewal, self.keeper, self.settings())
-        await_node(self.kube, self.clock, self.host)
+        await_node(self.kube, self.clock, self.host, note)
 
     def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:
         """Raises HostError or StepFailed."""
         if self.on_host.kubelet_back(self.host, self.renewal):
-            await_node(self.kube, self.clock, self.host)
+            await_node(self.kube, self.clock, self.host, note)
         note(f"{self.host.name}: the kubelet's previous certificate is restored")
 
 

@@ -145,7 +145,7 @@ class NodeTrustStep:
             which = fingerprint(new) if certificates(new) else new
             paths = self.on_host.distrust(self.host, self.old, which)
         note(f"{self.host.name}: {counted(len(paths), 'file')} changed")
-        await_node(self.kube, self.clock, self.host)
+        await_node(self.kube, self.clock, self.host, note)
 
 
 @dataclass(frozen=True)
@@ -293,7 +293,7 @@ class ForgetCaStep(OneWay):
                 self.on_host.forget(host, signing=True)
 
 
-def await_node(kube: Kube, clock: Clock, host: Host) -> None:
+def await_node(kube: Kube, clock: Clock, host: Host, note: Callable[[str], None]) -> None:
     """Wait until a node is Ready again after the restart of its kubelet. Raises StepFailed."""
     back: list[Callable[[], str]] = []
 
@@ -306,7 +306,8 @@ def await_node(kube: Kube, clock: Clock, host: Host) -> None:
             back.append(NodeReturn(kube).back(host.name, version, with_pods=False))
         return back[0]()
 
-    if left := wait_until(clock, missing, seconds=_BACK_SECONDS):
+    what = f"node {host.name} to be Ready after the restart of its kubelet"
+    if left := wait_until(clock, missing, seconds=_BACK_SECONDS, what=what, note=note):
         raise StepFailed(
             f"{host.name}: not Ready {_BACK_SECONDS:.0f} s after the restart of its kubelet: {left}",
             remedy=f"Check the kubelet's log on {host.name}: journalctl -u kubelet",

@@ -39,17 +39,19 @@ def test_addresses_are_counted_once() -> None:
 
 def test_waits_no_longer_than_it_says() -> None:
     """An endpoint that doesn't return is reported, and delays the adoption for a limited time only."""
-    clock = FakeClock()
-    assert "1 of 3 endpoints" in wait_for_endpoints(cluster("10.0.0.1"), clock, 3)
+    clock, said = FakeClock(), list[str]()
+    assert "1 of 3 endpoints" in wait_for_endpoints(cluster("10.0.0.1"), clock, 3, said.append)
     assert clock.monotonic() <= 40
+    (told,) = said
+    assert told == ("waiting up to 30 s for kube-apiserver to register itself: 1 of 3 endpoints of Service kubernetes")
 
 
 def test_doesnt_wait_when_all_are_there() -> None:
     """Where none is missing, no time is lost."""
-    clock = FakeClock()
+    clock, said = FakeClock(), list[str]()
     before = clock.monotonic()
-    assert wait_for_endpoints(cluster("10.0.0.1", "10.0.0.2"), clock, 2) == ""
-    assert clock.monotonic() == before
+    assert wait_for_endpoints(cluster("10.0.0.1", "10.0.0.2"), clock, 2, said.append) == ""
+    assert clock.monotonic() == before and not said
 
 
 def test_static_api_servers_go_one_by_one() -> None:

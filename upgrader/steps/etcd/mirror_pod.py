@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from upgrader.model.workload import Pod
@@ -26,7 +27,7 @@ class MirrorPods:
     kube: Kube
     clock: Clock
 
-    def show(self, node: str, image: str) -> str:
+    def show(self, node: str, image: str, note: Callable[[str], None]) -> str:
         """Wait until the pod on a node has this image and is Ready, as `check` wants it; "", or what is missing.
 
         It is deleted once: where a webhook gives it another image, it would be so each time.
@@ -47,4 +48,5 @@ class MirrorPods:
                 return f"pod etcd-{node} does not have the image {image}"
             return "" if Pod.parse(found).ready else f"pod etcd-{node} is not Ready"
 
-        return wait_until(self.clock, missing, seconds=_SECONDS)
+        what = f"pod etcd-{node} to show the image"
+        return wait_until(self.clock, missing, seconds=_SECONDS, what=what, note=note)

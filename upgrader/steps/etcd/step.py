@@ -36,7 +36,7 @@ class EtcdStep:
     hosts: Sequence[Host]
     """All controllers: a majority is counted of all members, those that have the image already, too."""
     clock: Clock
-    show: Callable[[str, str], str]
+    show: Callable[[str, str, Note], str]
     """Have the API show that the member on a node runs an image; "", or what it does not show."""
     unwell: Callable[[], str]
     """What on the controllers isn't well now; "" where all is."""
@@ -183,7 +183,7 @@ class EtcdStep:
 
     def _show(self, name: str, image: str, note: Note) -> bool:
         """It is only shown: where that fails, nothing else is wrong. But the next run's checks read it."""
-        if missing := self.show(name, image):
+        if missing := self.show(name, image, note):
             note(f"{name}: etcd runs {image}, but its pod in the API does not show it: {missing}")
         return not missing
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -112,7 +112,7 @@ class Controllers:
         planned, etcd = PlannedEtcd(settings(image), members, 3), EtcdOnHosts(self.hosts)
         return EtcdStep(planned, etcd, hosts, FakeClock(), self._show, self._unwell)
 
-    def _show(self, name: str, image: str) -> str:
+    def _show(self, name: str, image: str, note: Callable[[str], None]) -> str:
         self.shown.append(f"{name} {image}")
         return self.unseen
 

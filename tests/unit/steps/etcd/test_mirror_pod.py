@@ -35,12 +35,25 @@ class Kubelet(FakeClock):
             self._happens.pop(0)[1]()
 
 
+def quiet(text: str) -> None:
+    """Nothing is read."""
+
+
+def test_the_wait_says_for_what_and_how_long() -> None:
+    """A kubelet may take minutes: what is printed is what is missing, and the deadline."""
+    said = list[str]()
+    MirrorPods(FakeKube(), FakeClock()).show("a1", NEW, said.append)
+    assert said == [
+        "waiting up to 120 s for pod etcd-a1 to show the image: the kubelet has not recreated the mirror pod etcd-a1"
+    ]
+
+
 def test_the_pod_with_the_image_before_is_deleted_and_waited_for() -> None:
     """The kubelet writes it anew, and then that it is Ready."""
     kube = FakeKube()
     kube.put(PODS, pod(OLD))
     clock = Kubelet((3, lambda: kube.put(PODS, pod(NEW, ready=False))), (9, lambda: kube.put(PODS, pod(NEW))))
-    assert MirrorPods(kube, clock).show("a1", NEW) == "" and clock.monotonic() == 9
+    assert MirrorPods(kube, clock).show("a1", NEW, quiet) == "" and clock.monotonic() == 9
 
 
 def test_an_api_that_does_not_answer_yet_is_asked_again() -> None:
@@ -49,7 +62,7 @@ def test_an_api_that_does_not_answer_yet_is_asked_again() -> None:
     kube.put(PODS, pod(OLD))
     kube.unavailable = True
     clock = Kubelet((20, lambda: setattr(kube, "unavailable", False)), (30, lambda: kube.put(PODS, pod(NEW))))
-    assert MirrorPods(kube, clock).show("a1", NEW) == "" and clock.monotonic() == 30
+    assert MirrorPods(kube, clock).show("a1", NEW, quiet) == "" and clock.monotonic() == 30
 
 
 def test_a_pod_whose_image_a_webhook_changes_is_deleted_once() -> None:
@@ -57,18 +70,18 @@ def test_a_pod_whose_image_a_webhook_changes_is_deleted_once() -> None:
     kube = FakeKube()
     kube.put(PODS, pod(OLD))
     clock = Kubelet((3, lambda: kube.put(PODS, pod("mirror.corp/etcd:3"))))
-    assert MirrorPods(kube, clock).show("a1", NEW) == f"pod etcd-a1 does not have the image {NEW}"
+    assert MirrorPods(kube, clock).show("a1", NEW, quiet) == f"pod etcd-a1 does not have the image {NEW}"
     assert kube.get(PODS, "etcd-a1", "kube-system") is not None
 
 
 def test_what_the_api_never_shows_is_said_at_the_deadline() -> None:
     """No pod, one that is not Ready, one that is being deleted: each by its name."""
     kube, clock = FakeKube(), FakeClock()
-    assert MirrorPods(kube, clock).show("a1", NEW) == "the kubelet has not recreated the mirror pod etcd-a1"
+    assert MirrorPods(kube, clock).show("a1", NEW, quiet) == "the kubelet has not recreated the mirror pod etcd-a1"
     assert clock.monotonic() == 120
     kube.put(PODS, pod(NEW, ready=False))
-    assert MirrorPods(kube, clock).show("a1", NEW) == "pod etcd-a1 is not Ready"
+    assert MirrorPods(kube, clock).show("a1", NEW, quiet) == "pod etcd-a1 is not Ready"
     ending = pod(OLD)
     ending["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     kube.put(PODS, ending)
-    assert MirrorPods(kube, clock).show("a1", NEW) == "pod etcd-a1 is being deleted"
+    assert MirrorPods(kube, clock).show("a1", NEW, quiet) == "pod etcd-a1 is being deleted"

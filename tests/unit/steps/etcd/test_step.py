@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -64,9 +65,9 @@ def test_the_way_back_of_no_member_waits_for_the_api() -> None:
     step = controllers.step(before=dict.fromkeys(NAMES, OLD))
     show = step.show
 
-    def shown(name: str, image: str) -> str:
+    def shown(name: str, image: str, note: Callable[[str], None]) -> str:
         told.append(len(controllers.told))
-        return show(name, image)
+        return show(name, image, note)
 
     step = replace(step, show=shown)
     step.undo(point, notes.append)
