@@ -12,12 +12,12 @@ from upgrader.adopt.addon_rights import COREDNS_ROLE
 from upgrader.adopt.client_addresses import ApiPod, client_addresses, without_ipv6_loopback
 from upgrader.adopt.manifest_fields import lacking
 from upgrader.contract.flags import command_line, values
-from upgrader.errors import Blocked, UsageError
+from upgrader.errors import Blocked
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.config_text import read_config, read_first
 from upgrader.model.go_yaml import first_document
 from upgrader.model.kubeadm_config import certificates_folder
-from upgrader.model.version import OLDEST, KubernetesVersion
+from upgrader.model.version import KubernetesVersion, too_old
 from upgrader.ports import Hosts, Kind, Kube, KubeObject
 
 __all__ = [
@@ -125,16 +125,15 @@ class KubeadmFacts:
     def version(self) -> str:
         """kubeadm's version of the control plane, such as `v1.36.3`, with a vendor's suffix. Raises Blocked."""
         text = str(self.configuration.get("kubernetesVersion") or "")
-        try:
-            version = KubernetesVersion.parse(text)
-            if version < OLDEST:
-                raise UsageError(f"{version} is older than v{OLDEST.major}.{OLDEST.minor}, which the charts require")
-        except UsageError as error:
+        version = KubernetesVersion.known(text)
+        why = too_old(version) if version else "is not a Kubernetes version"
+        if why:
             raise Blocked(
-                f"ConfigMap {_SYSTEM}/kubeadm-config: kubernetesVersion: {error.message}; nothing was changed",
+                f"ConfigMap {_SYSTEM}/kubeadm-config: kubernetesVersion: {version or repr(text)} {why}; nothing was "
+                "changed",
                 remedy="Set it to the running version, such as v1.36.3, because kubeadm reads it there: kubectl -n "
                 f"{_SYSTEM} edit configmap kubeadm-config",
-            ) from error
+            )
         return f"v{text.removeprefix('v')}"
 
     @property

@@ -24,6 +24,7 @@ _POD = frozenset(
         "dnsPolicy",
         "enableServiceLinks",
         "ephemeralContainers",
+        "evictionResponders",
         "hostAliases",
         "hostIPC",
         "hostNetwork",

@@ -34,7 +34,7 @@ from upgrader.model.finding import Finding
 from upgrader.model.health_before import HealthBefore
 from upgrader.model.run_kind import RunKind
 from upgrader.model.settings import BUILT_IN_CHARTS, OnFailure, ReleaseSettings, WorkloadGate
-from upgrader.model.version import OLDEST, KubernetesVersion
+from upgrader.model.version import OLDEST, KubernetesVersion, too_old
 from upgrader.pipeline import Pipeline
 from upgrader.ports import Kind
 from upgrader.preflight.all_checks import CHECKS, run_checks
@@ -250,13 +250,11 @@ def _check_originals(session: Session) -> None:
 
 def _check_supported(version: KubernetesVersion) -> None:
     """Before anything is read; Helm's error would be about the built-in charts. Raises Blocked."""
-    if version < OLDEST:
-        oldest = f"v{OLDEST.major}.{OLDEST.minor}"
+    if why := too_old(version):
         raise Blocked(
-            f"the control plane runs Kubernetes {version}, and the charts require {oldest} or later; nothing was "
-            "changed",
-            remedy=f"Upgrade the cluster to {oldest} or later first, one minor version at a time, with kubeadm or the "
-            "tool that installed it. Then adopt it.",
+            f"the control plane runs Kubernetes {version}, which {why}; nothing was changed",
+            remedy=f"Upgrade the cluster to {OLDEST.without_patch} or later first, one minor version at a time, with "
+            "kubeadm or the tool that installed it. Then adopt it.",
         )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from upgrader.errors import UsageError
 
-__all__ = ["KUBELET_MINORS", "OLDEST", "KubernetesVersion"]
+__all__ = ["KUBELET_MINORS", "OLDEST", "KubernetesVersion", "too_old"]
 
 KUBELET_MINORS = 3
 """How many minor versions a kubelet may be behind the API server."""
@@ -56,6 +56,11 @@ class KubernetesVersion:
     def __str__(self) -> str:
         return f"v{self.major}.{self.minor}.{self.patch}"
 
+    @property
+    def without_patch(self) -> str:
+        """`v1.37`."""
+        return f"v{self.major}.{self.minor}"
+
     def minors_after(self, other: KubernetesVersion) -> int:
         """How many minor versions this one is ahead of `other`; negative when it is behind."""
         return (self.major - other.major) * 1000 + self.minor - other.minor
@@ -63,3 +68,8 @@ class KubernetesVersion:
 
 OLDEST = KubernetesVersion(1, 32, 0)
 """The oldest version that upgrader and its charts are made for, also of the controllers' kubelets."""
+
+
+def too_old(version: KubernetesVersion) -> str:
+    """What is wrong with a version that came before, in words that follow its name; "" for the others."""
+    return f"is older than {OLDEST.without_patch}, the oldest that the charts support" if version < OLDEST else ""

@@ -8,7 +8,7 @@ from upgrader.gates.node_health import is_unreachable
 from upgrader.model.api_lifecycle import newest_known
 from upgrader.model.emulation import minor_text
 from upgrader.model.finding import Finding
-from upgrader.model.version import KUBELET_MINORS, OLDEST, KubernetesVersion
+from upgrader.model.version import KUBELET_MINORS, OLDEST, KubernetesVersion, too_old
 from upgrader.preflight.context import PreflightContext
 
 __all__ = ["check_controller_kubelets", "check_target", "check_version"]
@@ -105,13 +105,13 @@ def check_target(target: KubernetesVersion) -> Iterator[Finding]:
             f"This version of upgrader knows Kubernetes up to v{newest[0]}.{newest[1]}.",
             "Choose an older version, or install a newer upgrader.",
         )
-    if target < OLDEST:
+    if too_old(target):
         yield Finding(
             "version.too-old",
             "error",
             f"{target} is older than the versions that upgrader supports",
-            f"Its charts (`kubeVersion`) and checks require Kubernetes {_minor(OLDEST)} or later.",
-            f"Choose {_minor(OLDEST)} or newer.",
+            f"Its charts (`kubeVersion`) and checks require Kubernetes {OLDEST.without_patch} or later.",
+            f"Choose {OLDEST.without_patch} or newer.",
         )
 
 
@@ -119,17 +119,13 @@ def check_controller_kubelets(context: PreflightContext) -> Iterator[Finding]:
     """The controllers' kubelets are as new as the charts' pods need them."""
     for host in context.cluster.controllers:
         kubelet = context.observed.kubelets.get(host.name)
-        if kubelet is not None and kubelet < OLDEST:
+        if kubelet is not None and too_old(kubelet):
             yield Finding(
                 "kubelets.too-old",
                 "error",
                 f"the kubelet of controller {host.name} ({kubelet}) is older than the charts support",
-                f"The control plane's pods require kubelets of {_minor(OLDEST)} or later. An older one might "
+                f"The control plane's pods require kubelets of {OLDEST.without_patch} or later. An older one might "
                 "drop fields that a restart without failed requests needs, such as `preStop.sleep`.",
-                f"Upgrade the kubelet of {host.name} to {_minor(OLDEST)} or newer first, but not beyond the running "
-                "kube-apiserver.",
+                f"Upgrade the kubelet of {host.name} to {OLDEST.without_patch} or newer first, but not beyond the "
+                "running kube-apiserver.",
             )
-
-
-def _minor(version: KubernetesVersion) -> str:
-    return f"v{version.major}.{version.minor}"

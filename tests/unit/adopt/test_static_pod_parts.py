@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 import yaml
+from kubernetes import client
 
 from testkit.fakes.hosts import FakeHosts
 from tests.unit.adopt.kubeadm_pods import FLAGS, PKI, kubeadm_facts, kubeadm_pod, volume
+from upgrader.adopt import manifest_fields, static_pod_parts
 from upgrader.adopt.client_addresses import ApiPod
 from upgrader.adopt.facts import MANIFESTS, StaticPod, read_controllers
 from upgrader.adopt.static_pod_parts import check_static_pods
@@ -57,6 +59,53 @@ def test_a_manifest_that_is_none(tmp_path: Path, content: bytes, where: str) -> 
     ) as caught:
         read_controllers(hosts, cluster)
     assert "journalctl -u kubelet" in caught.value.remedy
+
+
+def fields(model: type[Any]) -> set[str]:
+    """Those of a type of the newest Kubernetes API, by the client library."""
+    return set(model.attribute_map.values())
+
+
+@pytest.mark.parametrize(
+    ("known", "model", "former"),
+    [
+        (manifest_fields._POD, client.V1PodSpec, {"workloadRef"}),
+        (manifest_fields._CONTAINER, client.V1Container, set()),
+        (manifest_fields._MOUNT, client.V1VolumeMount, set()),
+        (manifest_fields._VOLUME, client.V1Volume, set()),
+        (manifest_fields._RESOURCES, client.V1ResourceRequirements, set()),
+        (manifest_fields._SOURCES["emptyDir"], client.V1EmptyDirVolumeSource, set()),
+        (manifest_fields._SOURCES["hostPath"], client.V1HostPathVolumeSource, set()),
+    ],
+)
+def test_the_fields_are_those_of_the_newest_kubernetes(
+    known: frozenset[str], model: type[Any], former: set[str]
+) -> None:
+    """None is said to be unknown to Kubernetes that it has; and no other, but those of earlier versions."""
+    assert known == fields(model) | former
+
+
+@pytest.mark.parametrize(
+    ("part", "model", "taken_over"),
+    [
+        ("spec", client.V1PodSpec, static_pod_parts._POD),
+        ("container", client.V1Container, static_pod_parts.CONTAINER_FIELDS),
+        ("pod's context", client.V1PodSecurityContext, frozenset()),
+        ("container's context", client.V1SecurityContext, frozenset({"readOnlyRootFilesystem"})),
+    ],
+)
+def test_what_the_newest_kubernetes_has_is_taken_over_or_refused(
+    part: str, model: type[Any], taken_over: frozenset[str]
+) -> None:
+    """Each field of a pod, of a container and of their security contexts, by its name: none is dropped in silence."""
+    for name in sorted(fields(model) - taken_over):
+        given: dict[str, Any] = {name: {"add": ["SYS_TIME"]} if name == "capabilities" else [{"name": "x"}]}
+        if part.endswith("context"):
+            given = {"securityContext": given}
+        spec, container = ({}, given) if part.startswith("container") else (given, {})
+        pod = kubeadm_pod("kube-scheduler", spec=spec, container=container)
+        with pytest.raises(Blocked, match=rf"has `(securityContext\.)?{name}`.*which would be lost"):
+            check_static_pods(kubeadm_facts(pod).controllers)
 
 
 @pytest.mark.parametrize("component", FLAGS)

@@ -49,7 +49,7 @@ def test_a_cluster_older_than_the_charts(
     """Before its files are read, as an error about them, or Helm's about the built-in charts, would help nobody."""
     place = healthy_place(tmp_path, monkeypatch, adoption)
     place.kube.raw_answers["/version"] = json.dumps({"gitVersion": str(version)})
-    with pytest.raises(Blocked, match=f"the control plane runs Kubernetes {version}, and") as caught:
+    with pytest.raises(Blocked, match=f"the control plane runs Kubernetes {version}, which is older") as caught:
         adoption.adoption(place.folder, FrontEnd()).__enter__()
     assert "v1.32" in caught.value.message and "kubeadm" in caught.value.remedy
 
