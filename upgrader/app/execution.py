@@ -54,7 +54,7 @@ from upgrader.model.skips import NO_SKIPS, Skips
 from upgrader.model.version import KubernetesVersion
 from upgrader.model.webhook_ref import WebhookRef
 from upgrader.pipeline import Pipeline
-from upgrader.ports import Reporter
+from upgrader.ports import Clock, Reporter
 from upgrader.preflight.down_controllers import down_controllers
 from upgrader.rendering import Templates
 from upgrader.reporting.report.formats import write_reports
@@ -151,7 +151,7 @@ def execute_run(session: Session, front_end: FrontEnd, new: NewRun, *, held: Hel
     job = _Job(
         folder, new.pipeline, enforced, None, lambda runner, steps: runner.run(steps, began), compares, left, expected
     )
-    journal = Journal(folder / JOURNAL, clock)
+    journal = _journal(folder, clock)
     if plan:
         keep_diffs(folder / DIFFS, [step.document(None) for step in plan.every_step])
     result, state = _reported(session, front_end, job, journal, held)
@@ -162,10 +162,21 @@ def _make(folder: Path) -> None:
     try:
         folder.mkdir(mode=0o700, parents=True)
     except OSError as error:
-        raise UsageError(
-            f"{folder} can't be created: {error.strerror}; nothing was changed",
-            remedy=f"The run needs it for its journal. Check: df {folder.parent}",
-        ) from error
+        raise _not_created(folder, folder, error) from error
+
+
+def _journal(folder: Path, clock: Clock) -> Journal:
+    try:
+        return Journal(folder / JOURNAL, clock)
+    except OSError as error:
+        raise _not_created(folder / JOURNAL, folder, error) from error
+
+
+def _not_created(path: Path, folder: Path, error: OSError) -> UsageError:
+    return UsageError(
+        f"{path} can't be created: {error.strerror}; nothing was changed",
+        remedy=f"The run needs it for its journal. Check: df {folder.parent}",
+    )
 
 
 def continue_run(

@@ -7,6 +7,7 @@ runner does, and the modules of the playbooks have it as a file of their role.
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import stat
@@ -44,6 +45,9 @@ _BESIDE = ".upgrader-new"
 
 _AT_ONCE = 4 << 20
 """Bytes."""
+
+_NO_FOLDERS = frozenset({errno.EBADF, errno.EINVAL, errno.EOPNOTSUPP})
+"""How CIFS, and file systems that a container or a virtual machine shares with its host, refuse to sync a folder."""
 
 _LABEL = "security.selinux"
 """The attribute of a file that holds its label."""
@@ -158,10 +162,13 @@ def remove(path: Name) -> bool:
 
 
 def sync_folder(folder: Name) -> None:
-    """Returns once the names in a folder are on the disk."""
+    """Returns once the names in a folder are on the disk, where its file system can do that with a folder."""
     number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(number)
+    except OSError as error:
+        if error.errno not in _NO_FOLDERS:
+            raise
     finally:
         os.close(number)
 

@@ -28,6 +28,7 @@ from upgrader.engine.execution.runner import RunResult
 from upgrader.engine.execution.stop_request import StopRequest
 from upgrader.engine.history.past_runs import past_runs
 from upgrader.engine.history.step_times import usual_seconds
+from upgrader.engine.journal import journal_file
 from upgrader.engine.journal.journal_file import JOURNAL, Journal, read_journal
 from upgrader.engine.locks.cluster_lock import acquire
 from upgrader.engine.locks.fence import Fence
@@ -87,6 +88,20 @@ def test_run_whose_folder_can_not_be_made(tmp_path: Path, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(Path, "mkdir", no_room)
     with pytest.raises(UsageError, match="can't be created: No space left on device; nothing was changed") as caught:
+        execute_run(session(tmp_path), FrontEnd(), NewRun(RunKind.UPGRADE, Pipeline(())), held=None)
+    assert f"df {tmp_path / 'runs'}" in caught.value.remedy
+
+
+def test_run_whose_journal_can_not_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor does one that had room left for its folder alone, or whose quota of files is reached."""
+
+    def no_room(*_: object, **__: object) -> None:
+        raise OSError(122, "Disk quota exceeded")
+
+    monkeypatch.setattr(journal_file, "_new", no_room)
+    with pytest.raises(
+        UsageError, match=r"journal\.jsonl can't be created: Disk quota exceeded; nothing was"
+    ) as caught:
         execute_run(session(tmp_path), FrontEnd(), NewRun(RunKind.UPGRADE, Pipeline(())), held=None)
     assert f"df {tmp_path / 'runs'}" in caught.value.remedy
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from pathlib import Path
 
 import pytest
 
-from upgrader.contract.durable_files import rewrite
+from upgrader.contract.durable_files import rewrite, sync_folder
 
 
 def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
@@ -28,6 +30,32 @@ def test_a_system_without_labels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     (tmp_path / "point.json").write_text("old")
     rewrite(str(tmp_path / "point.json"), b"new")
     assert (tmp_path / "point.json").read_text() == "new"
+
+
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.EBADF, errno.EOPNOTSUPP])
+def test_a_file_system_that_syncs_no_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """CIFS, and what containers share with their host: the files themselves are synced, and that is all there is."""
+    sync = os.fsync
+
+    def only_files(opened: int) -> None:
+        if stat.S_ISDIR(os.fstat(opened).st_mode):
+            raise OSError(number, os.strerror(number))
+        sync(opened)
+
+    monkeypatch.setattr(os, "fsync", only_files)
+    rewrite(str(tmp_path / "point.json"), b"kept")
+    assert (tmp_path / "point.json").read_text() == "kept"
+
+
+def test_a_folder_that_is_not_on_the_disk_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any other error is one: the name may be lost."""
+
+    def broken(opened: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", broken)
+    with pytest.raises(OSError, match="Input/output error"):
+        sync_folder(str(tmp_path))
 
 
 def test_a_file_that_was_not_there(tmp_path: Path) -> None:

@@ -118,6 +118,18 @@ def test_older_token_may_not_begin(anna: Machine, ben: Machine) -> None:
     assert (ben.notes, ben.kept_out_seconds) == ([], 0), "no playbook was running"
 
 
+def test_a_machine_that_slept_asks_before_its_first_playbook(anna: Machine, ben: Machine) -> None:
+    """No time has passed by its own clock since it renewed its lock, which another one took over meanwhile: its first
+    token would be higher than the other's.
+    """
+    ben.take_lock(take_over=True)
+    with pytest.raises(Interrupted, match="taken over by ben"):
+        anna.run()
+    assert not anna.playbooks.ran
+    ben.run()
+    assert len(ben.playbooks.ran) == 1
+
+
 def test_lost_lock_ends_the_playbook(anna: Machine, ben: Machine) -> None:
     """A holder that the API tells of its loss doesn't need the controllers for that."""
 

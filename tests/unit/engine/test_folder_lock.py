@@ -65,6 +65,40 @@ def test_lock_that_can_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert "as the user who runs upgrader" in caught.value.remedy
 
 
+@pytest.mark.parametrize(
+    "error", [OSError(errno.ENOLCK, "No locks available"), OSError(errno.EOPNOTSUPP, "Operation not supported")]
+)
+def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: OSError) -> None:
+    """NFS whose server has no lock manager: without a lock two runs could begin, and which one is active is unknown."""
+    with folder_lock(tmp_path, "anna", FakeClock()):
+        pass
+
+    def refuse(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with (
+        pytest.raises(UsageError, match=rf"runs/\.lock can't be locked: {error.strerror}") as caught,
+        folder_lock(tmp_path, "anna", FakeClock()),
+    ):
+        pass
+    assert "a local disk" in caught.value.remedy
+    with pytest.raises(UsageError, match=rf"runs/\.lock can't be locked: {error.strerror}"):
+        folder_holder(tmp_path)
+
+
+def test_a_full_disk_does_not_keep_from_locking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the name of its holder isn't known then; `recover` must work all the same."""
+
+    def refuse(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "pwrite", refuse)
+    with folder_lock(tmp_path, "anna", FakeClock()):
+        found = folder_holder(tmp_path)
+        assert found is not None and found.holder == "another process"
+
+
 def test_holder_is_known_while_it_holds(tmp_path: Path) -> None:
     """The holder of a folder can be read before, while and after a process holds it."""
     assert folder_holder(tmp_path) is None

@@ -82,8 +82,7 @@ class Fence:
 
     def _enter(self, playbook: str) -> None:
         lock = self._held()
-        if lock.unconfirmed_seconds > UNCONFIRMED_SECONDS:
-            lock.renew()
+        lock.renew()  # always: by its own clock, a machine that slept has just done so
         if lock.lost_to:
             raise taken(playbook, lock.lost_to)
         if lock.unconfirmed_seconds > UNCONFIRMED_SECONDS:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -35,7 +35,7 @@ def folder_lock(folder: Path, holder: str, clock: Clock, *, status: str = "upgra
     """Hold `runs/.lock` of a cluster folder, or of a fleet's; `status` is the command that shows what its holder does.
     The kernel frees it on any exit.
 
-    Raises Locked, naming who holds it, and UsageError where the folder can't be written.
+    Raises Locked, naming who holds it, and UsageError where the folder can't be written or locked.
     """
     file = _opened(folder)
     try:
@@ -48,8 +48,11 @@ def folder_lock(folder: Path, holder: str, clock: Clock, *, status: str = "upgra
                 f"{folder} is locked by {other.holder} since {other.since:%Y-%m-%d %H:%M:%SZ}",
                 remedy=f"Wait for it to end, or stop it first; `{status}` shows what it is doing.",
             ) from None
-        os.ftruncate(file, 0)
-        os.pwrite(file, holder.encode()[:_NAME_BYTES], 0)
+        except OSError as error:
+            raise _without_locks(folder, error) from error
+        with suppress(OSError):  # a full disk: the name only informs
+            os.ftruncate(file, 0)
+            os.pwrite(file, holder.encode()[:_NAME_BYTES], 0)
         yield
     finally:
         os.close(file)
@@ -85,6 +88,8 @@ def folder_holder(folder: Path) -> FolderHolder | None:
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return _holder(file)
+    except OSError as error:
+        raise _without_locks(folder, error) from error
     else:
         return None
     finally:
@@ -102,6 +107,15 @@ def lock_identity(folder: Path) -> str:
     except OSError:
         return ""
     return f"{boot}:{file.st_dev}:{file.st_ino}"
+
+
+def _without_locks(folder: Path, error: OSError) -> UsageError:
+    """Of NFS whose server has no lock manager, and of some file systems of containers."""
+    return UsageError(
+        f"{_path(folder)} can't be locked: {error.strerror}; a second run could begin beside this one",
+        remedy="Start the file system's lock manager (of NFS: rpc.statd and lockd), or use a copy of the cluster "
+        f"folder on a local disk: `cp -a {folder} COPY`, then the same command with -C COPY.",
+    )
 
 
 def _take(file: int) -> None:
