@@ -88,7 +88,9 @@ class Cluster:
         members = tuple(EtcdChange(name, kubelet.image_now) for name, kubelet in self.kubelets.items())
         planned = PlannedEtcd(EtcdSettings(image, version, 60.0), members, 3)
         hosts = [Host(name, "") for name in NAMES]
-        return EtcdStep(planned, EtcdOnHosts(self.hosts), hosts, SystemClock(), lambda name, image: "", lambda: "")
+        return EtcdStep(
+            planned, EtcdOnHosts(self.hosts), hosts, SystemClock(), lambda name, image, note: "", lambda: ""
+        )
 
     def versions(self) -> set[str]:
         """What the members report."""
