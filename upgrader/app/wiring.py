@@ -29,6 +29,7 @@ from upgrader.adapters.skopeo import copy_image, push_archive
 from upgrader.app.observe_cluster import observe
 from upgrader.app.values_edit import with_counts
 from upgrader.built_in_files import charts_folder, playbooks_folder
+from upgrader.config.credentials_end import credentials_end
 from upgrader.config.inventory import load_cluster
 from upgrader.config.kubeconfig_context import find_context
 from upgrader.config.load import Overrides, load_settings
@@ -281,6 +282,7 @@ class Session:
             unreachable=self.memory.unreachable,
             examine=partial(examine_all, self.tools.hosts, self.cluster),
             ask_etcd=partial(ask_etcd, self.tools.hosts),
+            credentials_end=partial(credentials_end, self.cluster.kubeconfig, self.cluster.context),
             playbooks=self.tools.playbooks,
             ssh_refuses=own_machine().ssh_refuses,
             ssh_agent=bool(os.environ.get("SSH_AUTH_SOCK")),

@@ -103,6 +103,7 @@ WORST_SEVERITY: Mapping[str, Severity] = {
     **{f"{family}.forbidden": "warning" for family in READ_BY_CHECKS_ONLY},
     "accept-queues.dropped": "warning",
     "accept-queues.unread": "warning",
+    "access.credentials-expiring": "warning",
     "access.missing": "error",
     "admission.grace-period": "warning",
     "admission.limits": "warning",

@@ -35,6 +35,7 @@ from upgrader.preflight.flags import check_flags
 from upgrader.preflight.helm_client import check_helm
 from upgrader.preflight.instances import check_instances
 from upgrader.preflight.kubeadm_config import check_kubeadm_config
+from upgrader.preflight.kubeconfig_credentials import check_credentials
 from upgrader.preflight.kubelet_access import check_kubelet_access
 from upgrader.preflight.memory import check_memory
 from upgrader.preflight.metric_gates import check_metric_gates
@@ -72,6 +73,7 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("version", check_version),
     ("backup", check_backups),
     ("access", check_access),
+    ("access", check_credentials),
     ("hosts", check_hosts),
     ("ssh-keys", check_key_files),
     ("nodes", check_nodes),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, MutableSet, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 
@@ -61,6 +62,8 @@ class PreflightContext:
     """Collects the facts of each controller over SSH."""
     ask_etcd: Callable[[Host, EtcdClient], Mapping[str, str] | None] = _nobody
     """Asks etcd's servers from a controller: why each isn't healthy, "" for one that is. None: it lacks the files."""
+    credentials_end: Callable[[], datetime | None] = lambda: None
+    """When the credentials in the kubeconfig expire; None where that is unknown, or they are renewed."""
     playbooks: Ansible | None = None
     """Reads the plan's playbooks; None: there are none."""
     ssh_refuses: Callable[[Path], bool] = lambda _: False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Kind
 from upgrader.preflight.access_rights import check_access, missing_right
 from upgrader.preflight.all_checks import CHECKS, blocking, run_checks
+from upgrader.preflight.kubeconfig_credentials import check_credentials
 from upgrader.steps.nodes.cordon import Cordons
 from upgrader.steps.nodes.drain import Drain
 from upgrader.steps.nodes.plan import PlannedNodes
@@ -50,6 +52,18 @@ def test_a_smaller_role_that_has_all_that_is_needed_passes(world: World) -> None
     """What the releases don't need isn't asked for."""
     world.kube.denied = {("delete", "nodes")}
     assert world.find(check_access) == {}
+
+
+@pytest.mark.parametrize(
+    ("hours", "says"), [(0.5, "30 min 00 s"), (-1, "0.0 s"), (11, "11 h 00 min"), (13, ""), (None, "")]
+)
+def test_credentials_that_end_during_a_run(world: World, hours: float | None, says: str) -> None:
+    """An OIDC token in the kubeconfig, say: its rollback would be refused, too. Nothing is said of what is renewed."""
+    end = None if hours is None else world.clock.now() + timedelta(hours=hours)
+    context = replace(world.context(), credentials_end=lambda: end)
+    found = list(check_credentials(context))
+    assert [item.id for item in found] == (["access.credentials-expiring"] if says else [])
+    assert all(item.title.endswith(f"expire in {says}") and not item.blocking for item in found)
 
 
 def test_missing_rights_block_the_run(world: World) -> None:

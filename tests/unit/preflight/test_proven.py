@@ -282,6 +282,7 @@ UNIT_TESTS_ONLY: dict[str, str] = {
         ),
         "It reads a file, and a table.",
     ),
+    "access.credentials-expiring": "It reads the kubeconfig and a clock.",
     "approvals.needed": "It reads upgrader.yaml and the plan.",
     **dict.fromkeys(
         (

@@ -1,0 +1,32 @@
+"""The kubeconfig's own credentials last longer than a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from upgrader.model.finding import Finding
+from upgrader.model.time_text import duration
+from upgrader.preflight.context import PreflightContext
+
+__all__ = ["check_credentials"]
+
+_LONG_SECONDS = 12 * 3600.0
+"""Longer than most runs, and than a working day."""
+
+
+def check_credentials(context: PreflightContext) -> Iterator[Finding]:
+    """Read only in the kubeconfig. By the end of a token, kube-apiserver and Helm refuse a rollback as well."""
+    end = context.credentials_end()
+    if end is None:
+        return
+    left = (end - context.clock.now()).total_seconds()
+    if left < _LONG_SECONDS:
+        yield Finding(
+            "access.credentials-expiring",
+            "warning",
+            f"the kubeconfig's credentials expire in {duration(max(0.0, left))}",
+            f"From {end:%Y-%m-%d %H:%M} UTC on, the API refuses each request of a run, those of its rollback, too. "
+            "`upgrader` doesn't renew a token or a certificate that is in the kubeconfig itself.",
+            "Log in again before the run. While a run lasts, the kubeconfig is read every minute: new credentials in "
+            "it are used. Or use an `exec` plugin, a token file or a client certificate of longer validity.",
+        )
