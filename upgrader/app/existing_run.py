@@ -17,7 +17,7 @@ from upgrader.errors import ApiUnavailable, Blocked, UsageError
 from upgrader.model.run_kind import RunKind
 from upgrader.preflight.down_controllers import half_left_out, refuse_relabelled
 
-__all__ = ["ExistingRun", "existing_run"]
+__all__ = ["ExistingRun", "existing_run", "newer_records"]
 
 _NO_WAY_BACK = {
     RunKind.FINALIZE: "ended the emulation",
@@ -63,6 +63,8 @@ def existing_run(folder: Path, name: str | None, front_end: FrontEnd, *, take_ov
                 _notify(front_end, tuple(problem for problem in found.problems if problem not in known.problems))
                 run = _choose(found, name)
                 _refuse_older(run, found)
+                if run.state.unknown:
+                    front_end.notify(newer_records(run.state))
                 home = bring_home(run, session.settings.folder / "runs")
                 since = found.runs[found.runs.index(run) + 1 :]
                 newest = not any(each.state.is_upgrade for each in since)
@@ -103,6 +105,14 @@ def _choose(found: DiscoveredRuns, name: str | None) -> DiscoveredRun:
     if kind is not RunKind.UPGRADE:
         raise UsageError(f"run {name} is not an upgrade", remedy=f"To continue it, run: {kind.command}")
     return run
+
+
+def newer_records(state: RunState) -> str:
+    """Says that this version doesn't know all that the run did."""
+    return (
+        f"the journal of run {state.run} has records that this version of upgrader doesn't know, because a newer one "
+        f"wrote them: {', '.join(state.unknown)}"
+    )
 
 
 def _refuse_older(run: DiscoveredRun, found: DiscoveredRuns) -> None:

@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 
 from upgrader.app.execution import FinishedRun, continue_run
-from upgrader.app.existing_run import ExistingRun, existing_run
+from upgrader.app.existing_run import ExistingRun, existing_run, newer_records
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.hops import hops_left, skips_of
 from upgrader.app.locking import lock_holder, own_name
@@ -95,6 +95,7 @@ def resumable_run(
         now = run.session.tools.clock.now()
         resumed = follow(run.state, why, now)
         _refuse_over(run.state, now)
+        _refuse_newer(resumed)
         if done:
             _refuse_done(run.state, done)
         imports = resumed.step(ImportImagesStep.NAME)
@@ -115,6 +116,16 @@ def _refuse_over(state: RunState, now: datetime) -> None:
         f"there is nothing to resume: run {state.run} has ended ({state.outcome})",
         remedy=f"{back}{on}",
     )
+
+
+def _refuse_newer(state: RunState) -> None:
+    """What this version doesn't know it would not do, or would do again. A rollback isn't refused for that."""
+    if state.unknown and not state.rolling_back:
+        raise UsageError(
+            newer_records(state),
+            remedy="Resume it with the version of upgrader that wrote them. Or undo it with this one: upgrader "
+            "rollback.",
+        )
 
 
 def _refuse_done(state: RunState, done: str) -> None:

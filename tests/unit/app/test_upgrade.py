@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -31,7 +31,7 @@ from upgrader.app.wiring import Session
 from upgrader.cli.approved_inputs import with_approved_inputs
 from upgrader.engine.execution.runner import Runner
 from upgrader.engine.history.journal_in_secrets import SECRETS, ClusterReplicas, secret_name
-from upgrader.engine.journal.journal_file import JOURNAL, read_journal
+from upgrader.engine.journal.journal_file import JOURNAL, Journal, read_journal
 from upgrader.engine.locks.fence import Fence
 from upgrader.engine.locks.lease_object import LEASES, NAME, NAMESPACE
 from upgrader.engine.state.event_fold import fold, follow
@@ -344,6 +344,33 @@ def stopped_at_c(world: World, folder: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert isinstance(finished.error, Interrupted)
     world.clock.sleep(60)
     return finished
+
+
+@dataclass(frozen=True)
+class StepSuspended:
+    """What a later version may record."""
+
+    step: str
+
+
+def test_what_a_newer_version_has_recorded_is_not_resumed(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What that did is unknown here; but a rollback isn't refused, and says so."""
+    finished = stopped_at_c(world, tmp_path, monkeypatch)
+    journal = Journal.reopen(finished.folder / JOURNAL, world.clock)
+    journal.emit(StepSuspended("c"))
+    journal.close()
+    notes: list[str] = []
+    with (
+        pytest.raises(UsageError, match="doesn't know, because a newer one wrote them: StepSuspended") as caught,
+        resumable_run(tmp_path, None, FrontEnd(), take_over=False),
+    ):
+        pass
+    assert "version of upgrader that wrote them" in caught.value.remedy
+    with run_to_roll_back(tmp_path, None, FrontEnd(notify=notes.append), take_over=False) as found:
+        assert any("StepSuspended" in note for note in notes)
+        assert found.propose("").execute().state.outcome == "rolled-back"
 
 
 def test_older_run_is_rolled_back_after_a_newer_one(
