@@ -84,6 +84,15 @@ _NOT_REACHED = (
     "broken pipe",
     "no route to host",
     "network is unreachable",
+    # As macOS has it, also for a machine that has just woken up.
+    "operation timed out",
+    "network is down",
+    "host is down",
+    "use of closed network connection",
+    # An HTTP proxy, in the place of a connection.
+    '": Bad Gateway',
+    '": Service Unavailable',
+    '": Gateway Timeout',
     "server sent GOAWAY",
     "stream error: stream ID",
     "EOF",
@@ -97,9 +106,12 @@ _NOT_REACHED = (
     "server is currently unable",
     "has prevented the request from succeeding",
     "unable to return a response in the time allotted",
+    "request did not complete within requested timeout",
+    "transport is closing",
     "etcdserver: leader changed",
     "etcdserver: no leader",
     "etcdserver: request timed out",
+    "etcdserver: server stopped",
 )
 """How Helm and Go report an API that didn't answer, or whose answer didn't arrive; and how the API server reports that
 etcd elects a leader.

@@ -86,6 +86,16 @@ def tries(asked: Path) -> int:
         'Get "https://10.0.0.11:6443/api/v1/secrets": dial tcp 10.0.0.11:6443: connect: network is unreachable',
         "the server was unable to return a response in the time allotted, but may still be processing the request",
         "query: failed to query with labels: etcdserver: leader changed",
+        "query: failed to query with labels: etcdserver: server stopped",
+        "query: failed to query with labels: rpc error: code = Unavailable desc = transport is closing",
+        "Timeout: request did not complete within requested timeout - context deadline exceeded",
+        'Get "https://10.0.0.11:6443/api/v1/secrets": dial tcp 10.0.0.11:6443: connect: operation timed out',
+        'Get "https://10.0.0.11:6443/api/v1/secrets": dial tcp 10.0.0.11:6443: connect: network is down',
+        'Get "https://10.0.0.11:6443/api/v1/secrets": dial tcp 10.0.0.11:6443: connect: host is down',
+        'Get "https://10.0.0.11:6443/api/v1/secrets": write tcp 10.0.0.9:33000: use of closed network connection',
+        'Get "https://10.0.0.11:6443/api/v1/secrets": Bad Gateway',
+        'Get "https://10.0.0.11:6443/api/v1/secrets": Service Unavailable',
+        'Get "https://10.0.0.11:6443/api/v1/secrets": Gateway Timeout',
     ],
 )
 def test_a_read_is_tried_again(helm: Callable[..., HelmAdapter], asked: Path, words: str) -> None:
