@@ -188,7 +188,7 @@ WRONG: Mapping[str, WrongApi] = {
     "other etcd prefix": WrongApi({"etcd-prefix": "/other"}),
     "client CA": WrongApi({"client-ca-file": _OTHER_CA}, prepare=_other_ca),
     # It never becomes Ready, so the old instance continues to serve.
-    "authorization denies": WrongApi({"authorization-mode": "AlwaysDeny"}, names=("refused its own readiness check",)),
+    "authorization denies": WrongApi({"authorization-mode": "AlwaysDeny"}, names=("readiness check has failed",)),
     "key lost": WrongApi(
         {"encryption-provider-config": _NEW_KEY},
         names=("can't decrypt /registry/secrets/",),

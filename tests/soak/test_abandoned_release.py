@@ -23,7 +23,7 @@ def test_release_stuck_in_pending_upgrade(cluster: LabCluster) -> None:
 
     ended = cluster.run(OLD)
     assert ended.exit_code == 3, ended
-    assert "pending-upgrade" in ended.stderr and "Run again when it is" in ended.stderr
+    assert "pending-upgrade" in ended.stderr and "Run the same command again when the revision is" in ended.stderr
 
     cluster.change_settings({"helm": {"timeout": "30s"}})
     time.sleep(max(0.0, written + abandoned_after(30) - time.monotonic()))

@@ -90,7 +90,7 @@ def test_to_its_end_under_load(cluster: LabCluster) -> None:
     assert signing_ca(cluster, "while-the-new-one-signs") == new
     _reaches_kubelets(cluster)
     refused = cluster.upgrader("certs", "rotate-ca", "finish", "--yes")
-    assert refused.exit_code == 3 and "has a certificate of the old CA" in refused.stderr, refused
+    assert refused.exit_code == 3 and "has a certificate that the old CA issued" in refused.stderr, refused
     former = cluster.folder / "kubeconfig.former"
     former.write_text(kubeconfig.read_text())
     operator_renewed(cluster, kubeconfig, "cluster", "user")

@@ -28,7 +28,7 @@ def test_killed_while_helm_waits_for_what_never_rolls_out(releases: TwoReleases)
     releases.kill(Moment("StepStarted", ONE, "pending-upgrade"))
     ended = releases.from_another_machine("resume", "--yes", "--take-over")
     assert ended.exit_code == 4, ended
-    assert "on this machine works on it" in ended.stderr, ended
+    assert "on this machine is working on it" in ended.stderr, ended
     assert "another operation" not in ended.stderr, ended
     assert releases.turns == (before, before) and releases.settled
     rows = json.loads(releases.cluster.helm("history", ONE, "--output", "json", "--namespace", "default"))

@@ -435,8 +435,8 @@ class HelmAdapter:
             except (AttributeError, KeyError, TypeError, ValueError) as error:
                 raise HelmError(
                     f"Helm has upgraded release '{spec.name}', but its output is not the release as JSON",
-                    remedy="Find what else prints to Helm's standard output, such as a Helm plugin. Then check the "
-                    f"release: helm history {spec.name} -n {spec.namespace}",
+                    remedy="Find out what else prints to Helm's standard output, such as a Helm plugin. Then check "
+                    f"the release: helm history {spec.name} -n {spec.namespace}",
                 ) from error
 
         subject = _release(spec.name, spec.namespace)

@@ -48,9 +48,7 @@ def _add_index(layout: Path, image: str, digest: str) -> None:
     if not path.exists():
         content = _skopeo(image, "inspect", "--raw", f"docker://{full_name(image)}")
         if f"sha256:{hashlib.sha256(content).hexdigest()}" != digest:
-            raise UsageError(
-                f"skopeo could not copy {image}: the digest of its index in the registry is a different one"
-            )
+            raise UsageError(f"skopeo could not copy {image}: its index in the registry has a different digest")
         path.write_bytes(content)
 
 

@@ -20,7 +20,7 @@ __all__ = ["check_added_files"]
 _KUBECONFIG = "kubeconfig"
 _NEEDED = {
     _KUBECONFIG: "Set {kubeconfig} to the path of its kubeconfig, which has to be on every controller.",
-    "service-account-key-file": "Make it on every controller: openssl rsa -in {folder}/sa.key -pubout -out {path}",
+    "service-account-key-file": "Create it on every controller: openssl rsa -in {folder}/sa.key -pubout -out {path}",
 }
 """Flags that can't be empty."""
 

@@ -36,7 +36,9 @@ KEY = "originals.json"
 FILE = f"/etc/kubernetes/upgrader/{KEY}"
 """The copy on each controller."""
 
-_PURPOSE = "kubeadm's own objects, for `upgrader adopt --undo`, which removes this Secret. Also on each controller."
+_PURPOSE = (
+    "kubeadm's own objects, for `upgrader adopt --undo`, which removes this Secret. Copies are on each controller."
+)
 _SECRETS = Kind("v1", "secrets")
 _ADOPTED = ("meta.helm.sh/release-name", "kubernetes")
 """The annotation that Helm gives to what the chart has taken over."""
@@ -94,8 +96,8 @@ class Originals:
             )
             raise StepFailed(
                 f"kubeadm's original objects are kept in several places, and differ: {sums}",
-                remedy="The adoption's journal has the SHA-256 of the right one. Remove the others, and run this "
-                "again.",
+                remedy="The adoption's journal has the SHA-256 of the right one. Remove the others, and run the same "
+                "command again.",
             )
         for place, text in copies.items():
             manifests = _parsed(text, place)
@@ -203,10 +205,10 @@ def _parsed(content: bytes, place: str) -> Manifests:
 def _unknown(why: str) -> StepFailed:
     return StepFailed(
         f"{why}: kubeadm's original kube-proxy and CoreDNS are unknown",
-        remedy="Let kubeadm write them on a controller: kubeadm init phase addon all --print-manifest > "
-        f"originals.yaml; then: kubectl -n {SYSTEM} create secret generic {STORE} "
-        f"--from-file={KEY}=originals.yaml; then run this again. (A ConfigMap {STORE} is not used, as more "
-        "users can write ConfigMaps.)",
+        remedy="Have kubeadm write them on a controller: kubeadm init phase addon all --print-manifest > "
+        f"originals.yaml; then: kubectl -n {SYSTEM} create secret generic {STORE} --from-file={KEY}=originals.yaml; "
+        f"then run the upgrader command again. (A ConfigMap {STORE} is not used, because more users can write "
+        "ConfigMaps.)",
     )
 
 

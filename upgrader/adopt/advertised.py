@@ -14,8 +14,8 @@ __all__ = ["check_advertised"]
 
 _ALL = ("0.0.0.0", "::")
 _OWN = (
-    f"set --advertise-address in {MANIFESTS}/kube-apiserver.yaml to its node's InternalIP, on one controller after the "
-    "other; the kubelet restarts kube-apiserver. Clients can use {0} as before."
+    f"set --advertise-address in {MANIFESTS}/kube-apiserver.yaml to its node's InternalIP, on one controller at a "
+    "time; the kubelet restarts kube-apiserver. Clients can use {0} as before."
 )
 _OF_SEVERAL = f"{{0}} belongs to several controllers, as a virtual IP does. On each of them, {_OWN}"
 _OF_ONE = (

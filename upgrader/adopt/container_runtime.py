@@ -32,7 +32,7 @@ def check_container_runtime(kube: Kube, hosts: Hosts, controllers: Iterable[Host
             raise Blocked(
                 f"{host.name} uses the container runtime {runtime}, but the pod-checkpointer, which restores the "
                 "control plane after a power cut, supports only containerd; nothing was changed",
-                remedy="Switch the controllers to containerd first, one after the other.",
+                remedy="Switch the controllers to containerd first, one at a time.",
             )
         if hosts.run(host, ["sh", "-c", _THERE, "sh", socket], check=False).exit_status:
             raise Blocked(

@@ -140,8 +140,8 @@ def about_restored_servers(facts: KubeadmFacts, values: Values) -> str:
         "connects to itself at 127.0.0.1. If `adopt --undo` or a rollback restores it, the chart's HAProxy (with "
         "`exposeOnAllInterfaces`) receives these connections: kubeadm's kube-apiserver can't complete its start until "
         "HAProxy has ended, and clients may get HTTP 403 for a minute. To prevent that, give the loopback interface "
-        "its ::1: `sysctl -w net.ipv6.conf.lo.disable_ipv6=0`, also in /etc/sysctl.d (a kernel with `ipv6.disable=1` "
-        "needs that parameter removed)."
+        "its ::1: `sysctl -w net.ipv6.conf.lo.disable_ipv6=0`, and the same in /etc/sysctl.d (a kernel with "
+        "`ipv6.disable=1` needs that parameter removed)."
     )
 
 

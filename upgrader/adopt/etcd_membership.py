@@ -71,7 +71,7 @@ def member_to_remove(leaving: str, address: str, servers: Servers) -> MemberToRe
         names = ", ".join(f"{member.name or 'one without a name'} ({member.id})" for member in left)
         raise _refused(
             f"the etcd member of {leaving} is unknown; candidates: {names}",
-            "Remove its member with `etcdctl member remove ID`, then run this again.",
+            "Remove its member with `etcdctl member remove ID`, then run the upgrader command again.",
         )
     _check_majority(members, left, {server.id for server in good.values()}, answers)
     leads = found is not None and answers is not None and answers.leader == found.id
@@ -127,6 +127,6 @@ def change_members(hosts: Hosts, host: Host, what: str, member: str) -> str:
 
     Raises HostUnreachable or HostError.
     """
-    remedy = f"Check `etcdctl member list` on {host.name}, then run this again."
+    remedy = f"Check `etcdctl member list` on {host.name}, then run the upgrader command again."
     changing = SentProgram("change_members", "members", "etcd's members", remedy)
     return changing.read(hosts, host, lambda answer: str(answer["done"]), what, member, seconds=_SECONDS)

@@ -51,8 +51,8 @@ def check_listed(kube: Kube, cluster: Cluster) -> None:
         lines = "".join(f"\n    {name}:\n      ansible_host: {_address(nodes[name])}" for name in unlisted)
         raise Blocked(
             f"{', '.join(unlisted)}: has the label {CONTROL_PLANE}, but is not in the inventory",
-            remedy=f"Add it to the hosts of the group `controllers` in {cluster.inventory.name}, and run this "
-            f"again:{lines}",
+            remedy=f"Add it to the hosts of the group `controllers` in {cluster.inventory.name}, and run the same "
+            f"command again:{lines}",
         )
     absent = sorted(listed - nodes.keys())
     if unlabelled := [name for name in absent if kube.get(_NODES, name)]:
@@ -113,7 +113,7 @@ def check_node_files(hosts: Hosts, new: Sequence[ControllerFacts], manifests: Se
         if missing := hosts.run(controller.host, ["sh", "-c", _MISSING, "sh", *wanted]).stdout.split("\n")[:-1]:
             raise Blocked(
                 f"{controller.host.name}: the releases' pods need {', '.join(missing)}, which does not exist",
-                remedy="Copy it from another controller, and run this again.",
+                remedy="Copy it from another controller, and run the same command again.",
             )
 
 

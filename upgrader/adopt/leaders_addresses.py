@@ -24,9 +24,9 @@ def about_leaders_addresses(facts: KubeadmFacts) -> str:
     ports = " and ".join(str(_PORTS[name]) for name in found)
     labels = " or ".join(f"`component: {name}`" for name in found)
     return (
-        f"{' and '.join(found)} will listen on port{'s' if len(found) > 1 else ''} {ports} of the pods' own addresses, "
-        "and no longer of the controllers'. If Prometheus scrapes a controller's address, let it scrape the pods "
-        f"instead: a Service that selects {labels} finds them."
+        f"{' and '.join(found)} will listen on port{'s' if len(found) > 1 else ''} {ports} at the pods' own addresses, "
+        "and no longer at those of the controllers. If Prometheus scrapes a controller's address, have it scrape the "
+        f"pods instead: a Service that selects {labels} finds them."
     )
 
 

@@ -103,10 +103,10 @@ def leaders_servers(
             name = urlsplit(url if "//" in url else f"//{url}").hostname or ""
             if is_loopback(name):
                 raise Blocked(
-                    f"{controller.host.name}: {flag} is {url}, which the chart's pod can't reach, as it doesn't use "
-                    "the host network; nothing was changed",
+                    f"{controller.host.name}: {flag} is {url}, which the chart's pod can't reach, because it doesn't "
+                    "use the host network; nothing was changed",
                     remedy="Remove it from the static pod, on every controller: without it, the kubeconfig's server "
-                    "is used. If `extraArgs` in ConfigMap kube-system/kubeadm-config sets it, remove it there, too.",
+                    "is used. If `extraArgs` in ConfigMap kube-system/kubeadm-config sets it, also remove it there.",
                 )
             _check_resolved(known, controller.host, flag, name, url)
         for path, server in _servers(hosts, controller):
@@ -146,8 +146,8 @@ def _check_resolved(known: _Names, host: Host, by: str, name: str, url: str) -> 
     raise Blocked(
         f"{host.name}: {by} uses {url}, and {name} is only in /etc/hosts, not in DNS: the chart's pods can't resolve "
         "it; nothing was changed",
-        remedy=f"{why_no_alias} So use an address there, on every controller: its node's own, or a load balancer's. "
-        "It must be in the server's certificate."
+        remedy=f"{why_no_alias} So use an address there, on every controller: the node's own address, or the address "
+        "of a load balancer. It must be in the server's certificate."
         if why_no_alias
         else f"Set `controlPlane.hostAliases` in values/kubernetes.yaml, with {name} and its address.",
     )
@@ -233,7 +233,7 @@ def _read(hosts: Hosts, host: Host, static: StaticPod, inside: str, by: str) -> 
     if not found.is_file:
         raise Blocked(
             f"{host.name}: {by} names {at}, which is {found}, not a file; nothing was changed",
-            remedy="Correct the path on every controller: it must be that of a file.",
+            remedy="Correct the path on every controller, so that it names a file.",
         )
     return at, hosts.read(host, at) or b""
 

@@ -86,8 +86,8 @@ def why_dead(name: str, node: KubeObject | None, silent: str, *, serving: bool, 
         raise Blocked(
             f"nothing answers SSH on {name}, but its kube-apiserver serves: its address is in EndpointSlice "
             "default/kubernetes; nothing was changed",
-            remedy="Repair SSH; or power the machine off permanently, and run this again in a minute, once that "
-            f"address is gone: kubectl -n default get endpointslice kubernetes. {silent}",
+            remedy="Repair SSH; or power the machine off permanently, and run the same command again in a minute, "
+            f"once that address is gone: kubectl -n default get endpointslice kubernetes. {silent}",
         )
     return f"{silent}; its node is {'gone' if node is None else 'not Ready'}"
 

@@ -32,8 +32,8 @@ def check_low_port(hosts: Hosts, controllers: Iterable[ControllerFacts]) -> None
                 f"{controller.host.name}: kube-apiserver listens on port {port}, which the chart's pods can't: they "
                 f"run as root without capabilities, and may use only ports from {first} on ({UNPRIVILEGED_PORTS}); "
                 "nothing was changed",
-                remedy=f"On every controller: sysctl -w {UNPRIVILEGED_PORTS}={port}, also in a file in /etc/sysctl.d. "
-                f"All users of the machine may then listen on ports from {port} on.",
+                remedy=f"On every controller: sysctl -w {UNPRIVILEGED_PORTS}={port}, and the same line in a file in "
+                f"/etc/sysctl.d. All users of the machine may then listen on ports from {port} on.",
             )
 
 

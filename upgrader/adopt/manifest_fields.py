@@ -168,7 +168,7 @@ def lacking(pod: Mapping[str, Any]) -> str:
             if not mount.get("mountPath"):
                 return f"the mount {name} has no `mountPath`"
             if name not in names:
-                return f"the mount {name} is of no volume"
+                return f"the pod has no volume for the mount {name}"
     for key, own in (("apiVersion", "v1"), ("kind", "Pod")):
         if (found := pod.get(key)) != own:
             return f"its `{key}` is {found}, not {own}" if found else f"it has no `{key}: {own}`"

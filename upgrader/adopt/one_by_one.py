@@ -38,7 +38,7 @@ class InTurnStep:
         return self.chart.name
 
     def summary(self) -> str:
-        return self.chart.summary() + (", one controller after the other" if self.instances > 1 else "")
+        return self.chart.summary() + (", one controller at a time" if self.instances > 1 else "")
 
     def capture(self) -> RestorePoint | None:
         return self.chart.capture()
@@ -75,7 +75,7 @@ class WithdrawStep:
     name: str = "withdraw kube-apiserver"
 
     def summary(self) -> str:
-        return "stop all but one instance of kube-apiserver's release, one after the other"
+        return "stop all but one instance of kube-apiserver's release, one at a time"
 
     def capture(self) -> None:
         """Nothing to undo: kubeadm's own instances serve."""

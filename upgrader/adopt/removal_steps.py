@@ -186,7 +186,7 @@ class ForgetOneStep(OneWay):
                 f"{self.host.name}: checkpoints were recreated for {_GONE_SECONDS:.0f} s: a pod-checkpointer runs "
                 "there",
                 remedy=f"On {self.host.name}, find it with `crictl pods --name pod-checkpointer` and stop it; then run "
-                "this again.",
+                "the upgrader command again.",
             )
 
 

@@ -40,7 +40,7 @@ def check_same_everywhere(facts: KubeadmFacts) -> None:
                 raise Blocked(
                     f"{component} on {controller.host.name} differs from {facts.controllers[0].host.name} in its "
                     f"{' and its '.join(parts)}",
-                    remedy="One release serves all controllers: make their static pods equal first.",
+                    remedy="One release serves all controllers: first make their static pods identical.",
                 )
 
 

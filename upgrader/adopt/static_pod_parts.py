@@ -86,7 +86,7 @@ _REMEDIES = {
     "user": "The charts' pods run as root without capabilities, and can't read files that only another "
     "user may read. Change the owner of keys and configuration to root, and remove it from the "
     "static pod (kubeadm's feature gate RootlessControlPlane sets it).",
-    "command": "Let the container start the component itself, with flags of the form --NAME=VALUE, as kubeadm writes "
+    "command": "Have the container start the component itself, with flags of the form --NAME=VALUE, as kubeadm writes "
     "them, from /usr/local/bin or another folder of its PATH.",
     "env": "Write the value itself into the flags that refer to the variable, and remove the variable: "
     "controllers may have different addresses in a flag, but not in a variable. If the component reads the variable, "
@@ -107,7 +107,7 @@ _ELECTION = "leader-elect"
 _KUBECONFIGS = ("kubeconfig", "authentication-kubeconfig", "authorization-kubeconfig")
 """Flags that the charts' schemas, too, want to be paths from the root."""
 _LEADERS = ("kube-controller-manager", "kube-scheduler")
-_OTHERWISE = "Remove it from the static pod, if the component works without it; the charts have no value for it."
+_OTHERWISE = "Remove it from the static pod, if the component works without it; the charts have no setting for it."
 
 
 def check_static_pods(controllers: Iterable[ControllerFacts]) -> None:
@@ -151,7 +151,7 @@ def _check_flag_names(host: str, static: StaticPod) -> None:
                 "lower-case letters, digits and dashes; nothing was changed",
                 remedy="Correct it in the static pod, on every controller, as --feature-gates for --featureGates; the "
                 "kubelet then restarts the pod. If kubeadm has it from `extraArgs` in ConfigMap "
-                f"{_SYSTEM}/kubeadm-config, correct it there, too.",
+                f"{_SYSTEM}/kubeadm-config, also correct it there.",
             )
 
 
@@ -162,7 +162,7 @@ def _check_election(host: str, static: StaticPod) -> None:
             f"{static.component}'s static pod on {host} has --{_ELECTION}={elects}: without leader election, two pods "
             "would be active whenever the chart's pod is replaced, and its standby pod would always be active, too",
             remedy="Remove the flag from the static pod, on every controller: leader election is on by default. If "
-            "`extraArgs` in ConfigMap kube-system/kubeadm-config sets it, remove it there, too.",
+            "`extraArgs` in ConfigMap kube-system/kubeadm-config sets it, also remove it there.",
         )
     if static.component in _LEADERS:
         for key, own in (("name", static.component), ("namespace", "kube-system")):
@@ -248,7 +248,7 @@ def other_lease(found: str, component: str) -> Blocked:
         "changed",
         remedy=f"Two instances with different Leases would both be active. So first stop {component} on all "
         f"controllers: move /etc/kubernetes/manifests/{component}.yaml to another folder. Then remove the setting "
-        "everywhere, also from ConfigMap kube-system/kubeadm-config, and move the manifests back.",
+        "everywhere, including from ConfigMap kube-system/kubeadm-config, and move the manifests back.",
     )
 
 

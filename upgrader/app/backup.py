@@ -30,7 +30,7 @@ def make_key(folder: Path, path: Path) -> str:
     if (home / "upgrader.yaml").exists() and path.resolve().is_relative_to(home):
         raise UsageError(
             f"{path} is in the cluster folder, which is committed and copied",
-            remedy="Choose a file where your other keys are.",
+            remedy="Choose a path outside of that folder, where you keep your other keys.",
         )
     public, private = age_files().new_key()
     write_identity(path, public, private)

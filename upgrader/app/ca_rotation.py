@@ -263,7 +263,7 @@ def _kubeadm(session: Session) -> tuple[AuthorityOnHost, Mapping[str, object]]:
         raise Blocked(
             f"ConfigMap {_SYSTEM}/{KUBEADM_CONFIG_MAP} can't be read (it names the folder of the "
             f"certificates): {error}",
-            remedy=f"Read it: kubectl -n {_SYSTEM} get configmap {KUBEADM_CONFIG_MAP} -o yaml",
+            remedy=f"Check its content: kubectl -n {_SYSTEM} get configmap {KUBEADM_CONFIG_MAP} -o yaml",
         ) from error
 
 

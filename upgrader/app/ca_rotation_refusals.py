@@ -105,13 +105,13 @@ def refuse_finish(session: Session, found: CaTrust, on_host: AuthorityOnHost) ->
             "\n".join(
                 (f"these certificates are still from the old CA, and kubeadm doesn't manage them; {NOTHING}:", *left)
             ),
-            remedy="Reissue them from the new CA, and delete those that aren't used. For a kubelet's: remove "
-            "kubelet-server-current.pem, restart the kubelet, and approve its request (kubectl get csr).",
+            remedy="Reissue them from the new CA, and delete those that aren't used. For a kubelet's certificate: "
+            "remove kubelet-server-current.pem, restart the kubelet, and approve its request (kubectl get csr).",
         )
     _, by = _operators(session, on_host)
     if by == found.old:
         raise Blocked(
-            f"your own kubeconfig, {session.cluster.kubeconfig}, has a certificate of the old CA; {NOTHING}",
+            f"your own kubeconfig, {session.cluster.kubeconfig}, has a certificate that the old CA issued; {NOTHING}",
             remedy="Copy `client-certificate-data` and `client-key-data` to it from the user in "
             "/etc/kubernetes/admin.conf on a controller.",
         )

@@ -161,7 +161,7 @@ def _kubeadm(session: Session, front_end: FrontEnd, *, mend: bool) -> KubeadmOnH
     except ValueError as error:
         raise Blocked(
             f"ConfigMap {_SYSTEM}/{KUBEADM_CONFIG_MAP} can't be read (it has the certificates' folder): {error}",
-            remedy=f"Read it: kubectl -n {_SYSTEM} get configmap {KUBEADM_CONFIG_MAP} -o yaml",
+            remedy=f"Check its content: kubectl -n {_SYSTEM} get configmap {KUBEADM_CONFIG_MAP} -o yaml",
         ) from error
 
 

@@ -120,8 +120,8 @@ class LeavingController:
         before, now = self.member, state.member
         if (before.member, before.left, bool(before.ask)) != (now.member, now.left, bool(now.ask)):
             raise Blocked(
-                f"etcd's members have changed meanwhile: without {self.host.name}, {now.left} would be left instead of "
-                f"{before.left}; the cluster was not changed",
+                f"etcd's members changed in the meantime: without {self.host.name}, {now.left} would be left instead "
+                f"of {before.left}; the cluster was not changed",
                 remedy=AGAIN,
             )
         return now

@@ -77,7 +77,8 @@ def existing_run(folder: Path, name: str | None, front_end: FrontEnd, *, take_ov
         except ApiUnavailable as error:
             raise ApiUnavailable(
                 error.message,
-                remedy="Restore the API with `upgrader recover`, then run this again. The run was not changed.",
+                remedy="Restore the API with `upgrader recover`, then run the same command again. The run was not "
+                "changed.",
             ) from error
 
 

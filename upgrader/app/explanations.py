@@ -84,10 +84,10 @@ _RECOVERED: Mapping[str, tuple[str, str]] = {
     ),
     "etcd.down": (
         "…: etcd does not run, or does not answer",
-        "`upgrader recover` starts a stopped service, as Kubespray's; for a static pod, see the finding",
+        "`upgrader recover` starts a stopped service (Kubespray's etcd is one); for a static pod, see the finding",
     ),
     "etcd.lost": ("…: etcd has lost its data", "the steps that the finding prints; `upgrader` never changes that data"),
-    "etcd.member-lost": ("…: one member of etcd has lost its data", "remove the member, then let it join again"),
+    "etcd.member-lost": ("…: one member of etcd has lost its data", "remove the member, then add it again"),
     "kubelet.down": (
         "…: kubelet is stopped, or fails: pods are neither started nor restarted",
         "if it is stopped, `upgrader recover` starts it; if it fails, the finding shows its last log lines",

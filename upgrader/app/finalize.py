@@ -186,13 +186,13 @@ def refuse_unended(found: DiscoveredRuns, *, without: str = "") -> None:
         return
     if later is not None:
         remedy = (
-            f"Start a new run (upgrader run): the earlier one can't be continued, as the changes of {later.name} build "
-            "on it. If a controller was left out and is up again, first run `upgrader resume`."
+            f"Start a new run (upgrader run): the earlier one can't be continued, because the changes of {later.name} "
+            "build on it. If a controller was left out and is up again, first run `upgrader resume`."
         )
     else:
         remedy = "Complete it with `upgrader resume`, or undo it with `upgrader rollback`."
         if without:
-            remedy += f" If that fails because {without} is dead, run this again: it continues from there."
+            remedy += f" If that fails because {without} is dead, run the same command again: it continues from there."
     raise Blocked(f"upgrade {newest.name} is not complete ({newest.state.result}); nothing was changed", remedy=remedy)
 
 
@@ -213,6 +213,6 @@ def _refuse_other_changes(session: Session, observed: Observed, emulated: Minor 
     if others:
         raise Blocked(
             f"`finalize` would change more than the emulated version of release {', '.join(others)}: its values or "
-            "chart differ from the last run's; nothing was changed",
+            "chart differ from those of the last run; nothing was changed",
             remedy=f"Apply these changes first, so that they can be rolled back: upgrader run --to {observed.server}",
         )

@@ -194,5 +194,6 @@ def _serve_all_clients(values: Mapping[str, Any], served: tuple[str, ...]) -> No
         raise Blocked(
             f"clients reach the API at {', '.join(sorted(left))} on a new controller; after adoption, the API would no "
             "longer be served there; nothing was changed",
-            remedy="Add these addresses to `extraAddresses` in values/kube-apiserver.yaml, and run this again.",
+            remedy="Add these addresses to `extraAddresses` in values/kube-apiserver.yaml, and run the same command "
+            "again.",
         )

@@ -62,7 +62,7 @@ def write_cluster_copy(folder: Path, out: Path, front_end: FrontEnd) -> ClusterC
     except yaml.YAMLError as error:
         raise UsageError(
             f"the copy was not written, because it could not be read back: {getattr(error, 'problem', None) or error}",
-            remedy="Make a lab of the cluster's versions and size yourself: upgrader lab up --help",
+            remedy="Create a lab with the cluster's versions and size yourself: upgrader lab up --help",
         ) from error
     return copied
 

@@ -90,8 +90,8 @@ def _check_cluster(session: Session, member: EtcdMember, manifest: BackupManifes
     uid = _uid(session, member)
     if uid and uid != manifest.cluster_uid:
         raise BackupRefused(
-            f"the backup is of cluster {manifest.cluster_uid or 'unknown'}, not of this cluster, {uid}; nothing was "
-            "changed",
+            f"the backup was taken from cluster {manifest.cluster_uid or 'unknown'}, not from this cluster, {uid}; "
+            "nothing was changed",
             remedy="Check the folder and the file. If this cluster was recreated after it lost its data, it has "
             "another UID: add --other-cluster.",
         )
@@ -99,7 +99,7 @@ def _check_cluster(session: Session, member: EtcdMember, manifest: BackupManifes
     # Two clusters that have it elsewhere are not the same for that.
     if not uid and (not authority or hashlib.sha256(authority).hexdigest() != manifest.authority):
         raise BackupRefused(
-            f"the backup's cluster has another CA than {member.host.name}'s {AUTHORITY}; nothing was changed",
+            f"the backup's cluster has a different CA than {member.host.name}'s {AUTHORITY}; nothing was changed",
             remedy="Check the folder and the file; if they are right, add --other-cluster.",
         )
 

@@ -47,8 +47,8 @@ def interrupted_upgrade(
         raise Blocked(
             "not every journal can be read, so an upgrade may have been interrupted; no new one was started: "
             f"{'; '.join(found.may_hide)}",
-            remedy="Make them readable, and run this again. If you know that no upgrade was interrupted, start a new "
-            "one: upgrader run --new",
+            remedy="Make them readable, and run the same command again. If you know that no upgrade was interrupted, "
+            "start a new one: upgrader run --new",
         )
     if told is None or name:
         return name

@@ -30,8 +30,8 @@ def check_unchanged(helm: Helm, steps: Iterable[StepState]) -> None:
         )
         if now not in known:
             raise ChangedMeanwhile(
-                f"release {point.release}: revision {newest} is newer than this run's, {step.revision}; a rollback "
-                "would revert it too",
+                f"release {point.release}: revision {newest} is newer than the revision of this run, {step.revision}; "
+                "a rollback would revert it too",
                 remedy=f"Check it: helm history {point.release} -n {point.namespace}. If it isn't needed, return to "
                 f"the run's revision (helm rollback {point.release} {step.revision} -n {point.namespace} "
                 "--wait), then roll back.",

@@ -36,7 +36,7 @@ VALID = timedelta(hours=24)
 
 _MOST_BYTES = 8 * 1024 * 1024
 _SEAL = re.compile("[0-9a-f]{64}")
-_REMEDY = "Make a new plan with `upgrader plan --out FILE`, and have it approved again."
+_REMEDY = "Create a new plan with `upgrader plan --out FILE`, and have it approved again."
 
 
 @dataclass(frozen=True)
@@ -185,6 +185,6 @@ def read_plan(path: Path) -> SavedFile:
     except (OSError, ValueError, RecursionError) as error:
         why = error.strerror if isinstance(error, OSError) else error
         raise UsageError(
-            f"{path} is not a saved plan: {why}", remedy="Make one with `upgrader plan --out FILE`."
+            f"{path} is not a saved plan: {why}", remedy="Create one with `upgrader plan --out FILE`."
         ) from error
     return SavedFile(path, saved, content)

@@ -21,6 +21,6 @@ def check_unchanged(session: Session, version: KubernetesVersion, *, without: st
     refuse_unended(session.find_runs(), without=without)
     if (now := running_version(session.tools.kube)) != version:
         raise Blocked(
-            f"the running version has changed meanwhile, from {version} to {now}; the cluster was not changed",
+            f"the running version changed in the meantime, from {version} to {now}; the cluster was not changed",
             remedy=AGAIN,
         )

@@ -70,7 +70,7 @@ class LeadersStep(OneWay):
     name: str = "roll-out leaders"
 
     def summary(self) -> str:
-        return f"restart {', '.join(COMPONENTS)}, so that they use client certificates of the new CA"
+        return f"restart {', '.join(COMPONENTS)}, so that they use client certificates from the new CA"
 
     def apply(self, note: Callable[[str], None]) -> None:
         with as_failure():
@@ -119,7 +119,7 @@ class KubeletCertificateStep:
         return f"kubelet {self.host.name}"
 
     def summary(self) -> str:
-        return f"give the kubelet of {self.host.name} a certificate of the new CA, and restart it; pods keep running"
+        return f"give the kubelet of {self.host.name} a certificate from the new CA, and restart it; pods keep running"
 
     def capture(self) -> RestorePoint:
         """The node itself keeps the previous one."""

@@ -94,8 +94,8 @@ class RestartStep:
         if found is None:
             raise StepFailed(
                 f"Deployment {_SYSTEM}/{name} no longer exists",
-                remedy="Find out who deleted it, and reinstall it. The revisions of its release: helm history "
-                f"kubernetes -n {_SYSTEM}",
+                remedy="Find out who deleted it, and reinstall its release. To see the release's revisions: helm "
+                f"history kubernetes -n {_SYSTEM}",
             )
         annotations = found["spec"]["template"].get("metadata", {}).get("annotations") or {}
         return str(annotations.get(RESTARTED_AT, ""))

@@ -70,9 +70,9 @@ class AcceptedGate:
             return unknown(error.message, remedy=error.remedy)
         if lines:
             return pending(
-                f"{self.host.name}: client certificates of the new CA are not yet accepted everywhere"
+                f"{self.host.name}: client certificates from the new CA are not yet accepted everywhere"
                 if self.accepted
-                else f"{self.host.name}: client certificates of the old CA are still accepted",
+                else f"{self.host.name}: client certificates from the old CA are still accepted",
                 *lines,
                 remedy="kube-apiserver and the kubelet reload their client CA file within a minute: check their logs. "
                 "A pod that mounts a single file doesn't see one that was replaced after the pod started: restart it "

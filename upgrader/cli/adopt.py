@@ -145,6 +145,6 @@ def _about_the_api(found: Adoption) -> str:
             f"The API will be unreachable once, for about 40 s: kube-apiserver on {names} restarts to share its port."
         )
     return (
-        f"kube-apiserver on {names} must restart to share its port, one after the other, about 40 s each: "
-        "behind a load balancer with health checks the API stays reachable."
+        f"kube-apiserver on {names} must restart to share its port, one at a time, about 40 s each: behind a load "
+        "balancer with health checks the API stays reachable."
     )

@@ -17,7 +17,7 @@ __all__ = ["approve"]
 
 @click.command()
 @click.argument("step", shell_complete=complete_planned_step)
-@click.option("--reason", metavar="TEXT", help="Reason, for the run's journal (prompted for at a terminal).")
+@click.option("--reason", metavar="TEXT", help="Reason, which the run's journal records (prompted for at a terminal).")
 @EVENTS
 @click.pass_obj
 def approve(folder: Path, step: str, reason: str | None) -> None:
@@ -45,7 +45,7 @@ def _asked_for(step: str) -> str:
     """The reason, as it is typed. A job's open standard input would never answer."""
     if not _at_a_terminal():
         raise UsageError(
-            f"the approval of step {step} needs a reason, for the run's journal",
+            f"the approval of step {step} needs a reason, which the run's journal records",
             remedy=f"Run `upgrader approve {step} --reason TEXT`.",
         )
     return str(click.prompt(f"Why do you approve {step}? (for the journal)", err=True))

@@ -58,7 +58,7 @@ _OPTIONS = (
         metavar="NAME",
         default="",
         hidden=True,
-        help="The fleet's campaign that begins the run, for its journal.",
+        help="The campaign that starts the run; the run's journal records it.",
     ),
     click.option(
         "--approved-changes",
@@ -169,7 +169,7 @@ def refuse_late(begin_by: datetime) -> None:
 
     if system_clock().now() > begin_by:
         raise Interrupted(
-            f"the run started too late: after {begin_by:%Y-%m-%d %H:%M}Z, its window has no time for a rollback; "
+            f"the run started too late: after {begin_by:%Y-%m-%d %H:%M}Z, its window leaves no time for a rollback; "
             "nothing was changed"
         )
 

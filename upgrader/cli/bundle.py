@@ -38,7 +38,7 @@ def bundle() -> None:
     "--archives",
     metavar="DIR",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="A folder with image archives (*.tar, of `docker save` or `ctr images export`).",
+    help="A folder with image archives (*.tar, from `docker save` or `ctr images export`).",
 )
 @click.pass_obj
 def create(folder: Path, path: Path, target: KubernetesVersion | None, archives: Path | None) -> None:

@@ -139,7 +139,7 @@ SKIP = click.option(
     multiple=True,
     help="Don't let the check with this id block the run (repeatable); some can't be skipped.",
 )
-REASON = click.option("--reason", metavar="TEXT", help="Reason for the skipped checks, for the run's journal.")
+REASON = click.option("--reason", metavar="TEXT", help="Why these checks are skipped; the run's journal records it.")
 
 
 IDENTITY_HELP = (

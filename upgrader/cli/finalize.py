@@ -30,7 +30,7 @@ __all__ = ["finalize"]
     metavar="VERSION",
     type=VERSION,
     hidden=True,
-    help="Refuse if the cluster runs another version than the one that a fleet's campaign finalizes.",
+    help="Refuse if the cluster doesn't run the version that the campaign finalizes.",
 )
 @campaign_options
 @YES

@@ -158,8 +158,8 @@ def plan(folder: Path, allow_exec: bool, out: Path | None) -> None:
 @click.option(
     "--executor",
     type=click.Choice(["local", "jobs"]),
-    help="Where the runs of a new campaign run: as processes on this machine (`local`, the default), or as Jobs on the "
-    "management cluster that fleet.yaml names (`jobs`).",
+    help="Where a new campaign starts its runs: as processes on this machine (`local`, the default), or as Jobs on "
+    "the management cluster that fleet.yaml names (`jobs`).",
 )
 @click.option(
     "--plan",

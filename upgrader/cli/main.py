@@ -62,7 +62,7 @@ _GROUPS = {
         "probe": "Send requests to the API as clients do, and count failures.",
     },
     "Workload protection": {
-        "guard": "Switch off, or on again, the webhooks of the chart guard.",
+        "guard": "Switch the webhooks of the chart guard off, or on again.",
     },
     "Many clusters": {
         "fleet": "Upgrade many clusters in stages, in one campaign.",

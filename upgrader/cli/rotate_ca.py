@@ -30,10 +30,10 @@ _THEN = {
     "trust": "The new CA doesn't sign yet. Kubeconfigs elsewhere still trust only the old CA: copy "
     "certificate-authority-data to them from /etc/kubernetes/admin.conf. Restart your own pods, so that they "
     "read the new CA. Then run `upgrader certs rotate-ca sign`.",
-    "sign": "The new CA signs; both are trusted. Your own kubeconfig still has a certificate of the old CA: copy "
-    "client-certificate-data and client-key-data to it from /etc/kubernetes/admin.conf on a controller. Every "
-    "other client with a certificate of the old CA needs a new one too: `finish` locks them out. Then run "
-    "`upgrader certs rotate-ca finish`.",
+    "sign": "The new CA signs; both are trusted. Your own kubeconfig still has a certificate from the old CA: copy "
+    "client-certificate-data and client-key-data to it from /etc/kubernetes/admin.conf on a controller. Every other "
+    "client with a certificate from the old CA also needs a new one: `finish` locks them out. Then run `upgrader "
+    "certs rotate-ca finish`.",
     "finish": "The old CA is no longer trusted, and its key is removed from the controllers. Also remove the key from "
     "backups, and the certificate from kubeconfigs elsewhere.",
 }
@@ -113,7 +113,7 @@ def sign(folder: Path, yes: bool, take_over: bool) -> None:
 def finish(folder: Path, yes: bool, take_over: bool) -> None:
     """Stop trusting the old CA, and remove its key. This can't be undone.
 
-    Clients with a certificate of the old CA are locked out, so update your own kubeconfig first: see `sign`. If it is
+    Clients with a certificate from the old CA are locked out, so update your own kubeconfig first: see `sign`. If it is
     interrupted, run it again.
 
     Exit codes: 0 done, 2 wrong usage or files, 3 blocked before anything changed, 5 manual action required, 6 another

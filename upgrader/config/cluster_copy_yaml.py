@@ -120,7 +120,7 @@ def read_copy(path: Path) -> ClusterCopy:
         raise document.error(
             error.where,
             f"{named}: {error.why}",
-            remedy="Make the file again, with this version: upgrader rehearse copy --out FILE",
+            remedy="Create the file again, with this version: upgrader rehearse copy --out FILE",
         ) from error
 
 

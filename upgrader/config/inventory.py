@@ -143,9 +143,10 @@ def no_controllers(inventory: Path) -> ConfigError:
     """The error of an inventory that names no controller."""
     return ConfigError(
         f"{shown(inventory)}: no host is in the group 'controllers'",
-        remedy="Add a group `controllers` with the machines that run the control plane. The group `kube_control_plane` "
-        "of a Kubespray inventory is read, too. If it has Kubespray's old names, make `kube-master` a child of "
-        "`kube_control_plane`, and `kube-node` a child of `kube_node`: Kubespray accepts that.",
+        remedy="Add a group `controllers` with the machines that run the control plane. The group "
+        "`kube_control_plane` of a Kubespray inventory is also read. If it has Kubespray's old names, make "
+        "`kube-master` a child of `kube_control_plane`, and `kube-node` a child of `kube_node`: Kubespray accepts "
+        "that.",
     )
 
 
@@ -258,7 +259,7 @@ def _check_supported(where: str, known: Mapping[str, Any]) -> None:
             remedy="Remove that setting, and add the host's key to known_hosts.",
         )
     ssh = (
-        "Only ssh is supported, also to the machine that upgrader runs on."
+        "Only ssh is supported, even to the machine that upgrader runs on."
         if str(known.get("connection")) in ("local", "ansible.builtin.local")
         else "Only ssh is supported. A Windows worker needn't be in the inventory: if there is a group `workers`, "
         "Kubespray's `kube_node` isn't read."

@@ -14,7 +14,7 @@ _REFUSED = {
     "staticPodPath": "the control plane's static pods would stop",
     "staticPodURL": "the control plane's static pods would stop",
     "staticPodURLHeader": "it may contain a secret",
-    "cgroupDriver": "running pods would be lost: set it on a drained node, together with the container runtime's",
+    "cgroupDriver": "running pods would be lost: set it on a drained node, and in the container runtime",
     "cgroupRoot": "running pods would be lost",
     "cgroupsPerQOS": "running pods would be lost",
     **dict.fromkeys(

@@ -109,7 +109,7 @@ class MetricGateSection(Section):
         if self.min is not None and self.max is not None and self.min > self.max:
             raise ValueError(f"'min' ({self.min:g}) is greater than 'max' ({self.max:g})")
         if self.deadline is not None and self.deadline <= self.window:
-            raise ValueError("it could never pass: 'deadline' must be longer than 'window' (1m, unless it is set)")
+            raise ValueError("it would never pass: 'deadline' must be longer than 'window' (1m, unless it is set)")
         return self
 
 

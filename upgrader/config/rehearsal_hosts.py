@@ -30,6 +30,6 @@ def rehearsal_host(settings: Settings, name: str) -> Host:
             raise UsageError(
                 f"--on {name}: this is the controller {controller.name}, but --on needs a machine that is not a "
                 "controller",
-                remedy=f"Omit --on, to rehearse on a controller; or remove {name} from the group '{GROUP}'.",
+                remedy=f"To rehearse on a controller, omit --on. Otherwise, remove {name} from the group '{GROUP}'.",
             )
     return host

@@ -31,5 +31,5 @@ def severity_problems(document: Document, severities: Mapping[str, Severity]) ->
                 where,
                 f"the severity of '{id_}' is {worst}, and can't be lowered to {wanted}",
                 remedy="Fix what the check finds. Only the severity of checks that `--skip` accepts can be lowered: a "
-                "run that ignores this one would fail, or could not be rolled back.",
+                "run that ignores this one would fail, or would be impossible to roll back.",
             )

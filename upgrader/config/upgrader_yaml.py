@@ -116,7 +116,7 @@ class RecoverySection(_Model):
 
 
 class RehearsalSection(_Model):
-    """Whether a run that changes releases needs a [rehearsal](../rehearsal.md#demand-it) of exactly that change."""
+    """Whether a run that changes releases needs a [rehearsal](../rehearsal.md#require-it) of exactly that change."""
 
     mode: RehearsalMode = Field(
         default=RehearsalSettings.mode,
@@ -147,7 +147,7 @@ class PolicySection(_Model):
         default=Settings.degraded,
         description="What `upgrader run` does if one of at least three controllers is down. `refuse`: it doesn't "
         "start. `allow`: it [leaves that controller out](../kubeadm.md#a-controller-that-is-down) and upgrades the "
-        "others, within one minor version; once the controller is back, `upgrader resume` upgrades it, too.",
+        "others, within one minor version; once the controller is back, `upgrader resume` also upgrades it.",
     )
     bake: Duration | None = Field(
         default=None,
@@ -272,7 +272,7 @@ class ImagesSection(_Model):
     )
     bundle: str = Field(
         default="",
-        description="A bundle made by `upgrader bundle create`, relative to the folder of `upgrader.yaml`. The first "
+        description="A bundle from `upgrader bundle create`, relative to the folder of `upgrader.yaml`. The first "
         "step imports its images into the nodes of the inventory, over SSH. Empty: none. `upgrader run --bundle` "
         "overrides it.",
     )
@@ -281,7 +281,7 @@ class ImagesSection(_Model):
     @classmethod
     def _at_least_one(cls, value: IntOrPercent | None) -> IntOrPercent | None:
         if value == NONE:
-            raise ValueError("no node could pull; write a number of at least 1, or a percentage such as 10%")
+            raise ValueError("no node would pull images; write a number of at least 1, or a percentage such as 10%")
         return value
 
 

@@ -56,7 +56,7 @@ def refuse_absolute_names(settings: Settings) -> None:
     problems = [
         document.error(
             where,
-            f"{text} is named by an absolute path, but a campaign's runs read only copies",
+            f"{text} is an absolute path, but the runs of a campaign read a copy of the cluster folder",
             remedy="Use a path relative to the folder, or a link in the folder.",
         )
         for where, text in _texts(document.data, ())

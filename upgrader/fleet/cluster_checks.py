@@ -176,7 +176,7 @@ class Questions:
         now = os.path.realpath(cluster.folder)
         if folder_place(self.fleet, Path(now)) == Inputs.parse(digest).place:
             return ""
-        return f"{cluster.folder} is now a link to another folder than the approved one: {now}"
+        return f"{cluster.folder} is now a link to a folder other than the approved one: {now}"
 
     def credentials(self, cluster: FleetCluster, digest: str) -> UsedKubeconfig | None:
         """Its kubeconfig as it is now; None where it can't be used, or isn't as it was approved."""

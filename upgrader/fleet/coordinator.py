@@ -228,7 +228,7 @@ class Coordinator:
         events = self._reader.further()
         if self._reader.place != self.journal.end:
             raise UsageError(
-                f"{self.campaign.folder / JOURNAL} is not as this coordinator has written it: the file was truncated, "
+                f"{self.campaign.folder / JOURNAL} is not as this coordinator wrote it: the file was truncated, "
                 "replaced, or written to by another process. Nothing more is started; runs in progress continue",
                 remedy="Restore the file from a copy, and find out what has changed it. Then: upgrader fleet run",
             )
@@ -341,7 +341,9 @@ class Coordinator:
         asked, seconds = self._gate_asked.get(name) or GateAnswer(unknown=True), f"{self.inquiry.seconds:.0f} s"
         if asked.unknown:
             return asked.unasked(f"its cluster's folder was not read within {seconds}")
-        return replace(asked, reason=f"it has not answered within the {seconds} that all gates of its cluster have")
+        return replace(
+            asked, reason=f"it has not answered within the {seconds} that all gates of its cluster have together"
+        )
 
     def _holds(self, state: CampaignState, start: Start, fresh_seconds: float) -> bool:
         held = self._held(state, fresh_seconds)

@@ -133,7 +133,8 @@ class JobsExecutor:
         for each in self.fleet.clusters:
             if each.uid == uid:
                 raise Blocked(
-                    f"cluster {each.name} is the management cluster itself: its upgrade would stop the Jobs of others",
+                    f"cluster {each.name} is the management cluster itself: its upgrade would stop the Jobs of the "
+                    "other clusters",
                     remedy="Name it in `exclude`, and upgrade it from another machine: upgrader run.",
                 )
         return uid

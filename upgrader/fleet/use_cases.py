@@ -353,7 +353,7 @@ def _remove_left(folder: Path, campaign: Campaign) -> None:
     except OSError as error:
         raise UsageError(
             f"{error.filename} can't be removed: {error.strerror}. It may contain credentials of a run that has ended",
-            remedy="Remove it by hand, then run this again.",
+            remedy="Remove it by hand, then run the same command again.",
         ) from error
 
 

@@ -88,4 +88,4 @@ def _refused(events: Collection[KubeObject]) -> str:
     if first is None or last is None or (seconds := (last - first).total_seconds()) < _REFUSED_SECONDS:
         return ""
     kind, flags = _REFUSALS[match["status"]]
-    return f"it has refused its own readiness check for {seconds:.0f} s: HTTP {match['status']} {kind} ({flags})"
+    return f"its readiness check has failed for {seconds:.0f} s: HTTP {match['status']} {kind} ({flags})"

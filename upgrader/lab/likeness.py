@@ -115,8 +115,8 @@ def chosen_nodes(copied: ClusterCopy, controllers: int | None, workers: int | No
     ):
         if wanted is None and len(nodes) > most:
             raise UsageError(
-                f"the copied cluster has {len(nodes)} {what}, and a lab can have {most}; nothing was created",
-                remedy=f"Make a lab with fewer: add --{what} N.",
+                f"the copied cluster has {len(nodes)} {what}, but a lab can have at most {most}; nothing was created",
+                remedy=f"Create a lab with fewer: add --{what} N.",
             )
         found += _various(nodes)[: len(nodes) if wanted is None else wanted]
     return tuple(found)
@@ -156,7 +156,7 @@ def objects_of(copied: ClusterCopy, nodes: int) -> tuple[tuple[dict[str, Any], .
         raise UsageError(
             f"the copied cluster has {len(workloads)} workloads: even with {_FEW} pods of each, a lab of {nodes} nodes "
             f"could not run them, with {_PODS_OF_A_NODE} on each; nothing was created",
-            remedy="Make a lab with more nodes (--workers N), or remove workloads from the file.",
+            remedy="Create a lab with more nodes (--workers N), or remove workloads from the file.",
         )
     reduced = [item for item in workloads if most is not None and _replicas(item) > most]
     made, left_out = list[dict[str, Any]](), list[str]()
@@ -198,7 +198,7 @@ def _why_not(item: Mapping[str, Any], reduced: Iterable[Mapping[str, Any]]) -> s
     if item["kind"] == "PodDisruptionBudget" and isinstance(spec.get("minAvailable"), int):
         for each in reduced:
             if _same_namespace(item, each) and selects(spec.get("selector") or {}, _pod_labels(each)):
-                return f"not copied, as {described(each)} has fewer pods"
+                return f"not copied, because {described(each)} has fewer pods"
     return ""
 
 

@@ -64,7 +64,7 @@ def require_snapshot(placement: Placement, name: str) -> Path:
     lab = placement.spec.name
     raise UsageError(
         f"lab {lab} has no snapshot {name!r}",
-        remedy=f"its snapshots: {', '.join(names)}" if names else f"make one: upgrader lab save {name} --name {lab}",
+        remedy=f"its snapshots: {', '.join(names)}" if names else f"create one: upgrader lab save {name} --name {lab}",
     )
 
 

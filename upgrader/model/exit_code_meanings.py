@@ -41,7 +41,7 @@ EXIT_CODES = (
         4,
         "a step failed and was rolled back, or failed before anything was changed",
         "the rollback's gates passed; or unchanged",
-        "read the cause, fix it, run again",
+        "read the cause, fix it, run the same command again",
     ),
     ExitCode(
         5,

@@ -126,8 +126,8 @@ def check_access(context: PreflightContext) -> Iterator[Finding]:
             "error",
             f"the kubeconfig's user is not allowed to {', '.join(map(str, missing[:4]))}"
             f"{' …' if len(missing) > 4 else ''}",
-            f"{len(missing)} of {len(needed)} permissions are missing, needed for: {reasons}. A failed run could not "
-            "be rolled back.",
+            f"{len(missing)} of {len(needed)} permissions are missing, needed for: {reasons}. It would be impossible "
+            "to roll back a failed run.",
             "Use credentials with the ClusterRole cluster-admin. A user who can create the run's hostPath pods and "
             "role bindings has these permissions in effect (docs/security.md). Check with: kubectl auth can-i --list "
             "-n kube-system",
@@ -200,7 +200,7 @@ def missing_right(family: str, error: UpgraderError) -> Finding | None:
         f"{family}.forbidden",
         "warning",
         f"the {family.replace('-', ' ')} could not be checked: the kubeconfig's user is not allowed to {right}",
-        f"{error.message}\nNo step of a run needs this permission, but the check could not look for problems.",
+        f"{error.message}\nNo step of a run needs this permission, but without it, this check can't look for problems.",
         "Grant it to that user in a ClusterRole; docs/security.md lists everything that the checks read.",
     )
 

@@ -46,8 +46,8 @@ def _problem(found: dict[str, Any]) -> str:
 def _unanswered(host: str, command: PlannedCommand, path: str, why: str) -> Finding:
     waits = command.value("audit-webhook-mode") in _WAITS
     effect = (
-        "Every audited request waits for this webhook. kube-apiserver would answer none of them, and a rollback "
-        "would fail, too."
+        "Every audited request waits for this webhook. kube-apiserver would answer none of them, and a rollback would "
+        "also fail."
         if waits
         else "Its events are lost once kube-apiserver's buffer is full."
     )

@@ -48,7 +48,7 @@ def check_machines(context: PreflightContext) -> Iterator[Finding]:
         yield Finding(
             "machines.other-node",
             "error" if others else "warning",
-            f"the inventory's address of {host.name} ({host.address}) is that of "
+            f"the inventory's address of {host.name} ({host.address}) belongs to "
             f"{first_few(others) if others else 'a machine that no node reports'}",
             f"That machine's ID is {identity.machine_id}; the kubelet of node {host.name} reports {told}. Playbooks "
             "and recovery would change the wrong machine.",

@@ -41,8 +41,8 @@ def check_custom_resources(context: PreflightContext) -> Iterator[Finding]:
             "custom-resources.conversion",
             "warning",
             f"{first_few(names)} can't be converted between versions: {problem}",
-            "A new kube-apiserver lists all their objects at startup, and fails for each one that is stored in another "
-            "version.",
+            "A new kube-apiserver lists all custom resources at startup, and fails to list those that are stored in "
+            "another version.",
             "Repair the conversion webhook's backend.",
         )
     for why, names in refused.items():

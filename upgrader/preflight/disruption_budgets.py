@@ -152,7 +152,7 @@ def _unhealthy(budgets: Iterable[_Budget]) -> Iterator[Finding]:
             "Their unhealthyPodEvictionPolicy is IfHealthyBudget, so even pods that aren't Ready can't be evicted: a "
             "drain waits until they are Ready."
             if stuck
-            else "A drain of Ready pods waits until the others are Ready, too.",
+            else "A drain of Ready pods waits until the others are also Ready.",
             "Fix the pods that aren't Ready. With unhealthyPodEvictionPolicy AlwaysAllow, they can be evicted.",
         )
 

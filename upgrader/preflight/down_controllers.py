@@ -152,8 +152,8 @@ def refuse_relabelled(kube: Kube, left_out: Collection[str]) -> None:
         node = kube.get(NODES, name)
         if node is not None and relabelled(node):
             raise Blocked(
-                f"controller {name} is left out, but its node has the label {CONTROL_PLANE} again: pods of the control "
-                "plane may be placed there, where no gate checks them; nothing was changed",
+                f"controller {name} is left out of runs, but its node has the label {CONTROL_PLANE} again: pods of the "
+                "control plane may be placed there, where no gate checks them; nothing was changed",
                 remedy=_unlabel(name),
             )
 
@@ -180,7 +180,7 @@ def _marked(context: PreflightContext, name: str, mark: LeftOut, node: KubeObjec
         yield Finding(
             "nodes.relabelled",
             "error",
-            f"controller {name} is left out, but its node has the label {CONTROL_PLANE} again",
+            f"controller {name} is left out of runs, but its node has the label {CONTROL_PLANE} again",
             "Pods of the control plane may be placed there, where no gate checks them.",
             _unlabel(name),
         )
@@ -254,4 +254,6 @@ def etcd_problem(facts: Mapping[str, HostFacts], cluster: Cluster) -> str:
         voters |= {member.id for member in server.members if not member.learner}
     healthy = {server.id for server in here.values() if isinstance(server, EtcdServer)} & voters
     needed = len(voters) // 2 + 1 if here else 0
-    return f"{len(healthy)} of {len(voters)} members are healthy, {needed} are needed" if len(healthy) < needed else ""
+    return (
+        f"{len(healthy)} of {len(voters)} members are healthy, but {needed} are needed" if len(healthy) < needed else ""
+    )

@@ -122,7 +122,7 @@ def _preconditions(step: PlannedEtcd, servers: Mapping[str, EtcdServer]) -> Iter
     yield Finding(
         "etcd-image.precondition",
         "error" if worst.severity == "error" else "warning",
-        f"before etcd {planned}, every member has to run {worst.least} or later: {_shown(unmet[worst])} doesn't",
+        f"etcd {planned} requires that every member runs {worst.least} or later: {_shown(unmet[worst])} doesn't",
         f"{worst.why} {worst.source}",
         f"First set etcd.image in upgrader.yaml to {least} or a later patch of that minor, and run that upgrade.",
     )

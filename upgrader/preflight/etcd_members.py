@@ -68,7 +68,7 @@ def _alarms(name: str, server: EtcdServer) -> Iterator[Finding]:
                 "error",
                 f"etcd on {name} has raised the alarm {alarm.kind}",
                 "With NOSPACE it refuses every write; with CORRUPT its data can't be trusted.",
-                f"NOSPACE: compact, defragment, then `etcdctl alarm disarm`: {_UPKEEP}#space-quota. "
+                f"NOSPACE: compact and defragment etcd, then run `etcdctl alarm disarm`: {_UPKEEP}#space-quota. "
                 "CORRUPT: https://etcd.io/docs/v3.6/op-guide/data_corruption/",
             )
 
@@ -145,7 +145,7 @@ def _majority(voters: Sequence[Member], servers: Mapping[str, EtcdServer]) -> It
             "etcd-members.no-spare",
             "warning",
             f"etcd loses its quorum if one more member fails: {len(healthy)} of {len(voters)} are known to be healthy, "
-            f"{needed} are needed",
+            f"but {needed} are needed",
             "If one controller goes down, the API goes down.",
             "Fix the unhealthy members, remove those that are gone, or add one: an odd number is best.",
         )

@@ -43,5 +43,5 @@ def _asked(prometheus: Prometheus, gate: MetricGateSettings) -> Verdict:
     try:
         found = prometheus.values(gate.query, points=1, step_seconds=resolution_seconds(gate))
     except ServiceError as error:
-        return unknown(error.message, remedy="Check that Prometheus is up, and that this machine reaches it.")
+        return unknown(error.message, remedy="Check that Prometheus is up, and that this machine can reach it.")
     return judge(gate, found, 1)

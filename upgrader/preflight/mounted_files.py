@@ -32,7 +32,7 @@ while [ $# -gt 0 ]; do
   if [ -z "$process" ]; then echo "gone $number"
   elif [ ! -d "$2" ]; then
     shown=$(inode "$process/root$3")
-    # The process may have ended meanwhile: then nothing is known.
+    # The process may have ended in the meantime: then nothing is known.
     if [ ! -e "$process/cgroup" ]; then echo "gone $number"
     elif [ "$(inode "$2")" != "$shown" ]; then echo "replaced $number"; fi
   fi

@@ -33,7 +33,7 @@ def check_nodes(context: PreflightContext) -> Iterator[Finding]:
                 "error",
                 f"controller {host.name} is not a node of this cluster",
                 f"The API knows {', '.join(sorted(nodes)) or 'no node'}.",
-                "Use the node's name for each controller in the inventory, or check the kubeconfig.",
+                "In the inventory, give each controller the name of its node; or check the kubeconfig.",
             )
     controllers, asked = context.controllers, context.controllers | _planned(context)
     down = {

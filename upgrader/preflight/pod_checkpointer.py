@@ -48,7 +48,7 @@ def check_checkpointer(context: PreflightContext) -> Iterator[Finding]:
             "checkpointer.down",
             "error",
             f"no pod-checkpointer runs on {', '.join(without)}",
-            "A new kube-apiserver would get no checkpoint there, and the old one could not be restored.",
+            "A new kube-apiserver would get no checkpoint there, and nothing would restore the old one.",
             f"kubectl -n {SYSTEM} describe daemonset {_NAME}",
         )
         return

@@ -142,7 +142,7 @@ def _pending(context: PreflightContext, name: str, release: ObservedRelease, goo
             "error",
             title,
             f"It has had this status for {age:.0f} s: {who} might still be changing it.",
-            f"Run again when the revision is {newest.abandoned_after(limit):.0f} s old.",
+            f"Run the same command again when the revision is {newest.abandoned_after(limit):.0f} s old.",
         )
     if good is None:
         return Finding(

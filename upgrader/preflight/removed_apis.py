@@ -76,7 +76,7 @@ def _planned(releases: Mapping[str, list[OutdatedObject]], target: KubernetesVer
                 "removed-apis.planned",
                 "error",
                 f"release {name} would have {_objects(unserved)} that {target} doesn't serve",
-                f"{_listed(unserved)}\nThe API server rejects them, and Helm could no longer change the release.",
+                f"{_listed(unserved)}\nThe API server rejects them, and Helm won't be able to change the release.",
                 "Change its chart or values. Charts that use .Capabilities were not rendered for the target: skip this "
                 "finding if the chart uses another API there.",
             )
@@ -178,8 +178,8 @@ def _others(context: PreflightContext, deprecated: dict[str, list[OutdatedObject
                 f"release {name} has {_objects(unserved)} that {context.target} doesn't serve",
                 f"{_listed(unserved)}\nRunning objects are unaffected, but after the run Helm can't upgrade this "
                 "release, roll it back or uninstall it.",
-                "Before the run, upgrade it to a chart that uses the replacement API. Afterwards, only Helm's plugin "
-                "mapkubeapis can fix its records.",
+                "Before the run, upgrade it to a chart that uses the replacement API. Afterwards, only the Helm "
+                "plugin mapkubeapis can fix its records.",
             )
     if unread:
         yield Finding(
@@ -187,7 +187,7 @@ def _others(context: PreflightContext, deprecated: dict[str, list[OutdatedObject
             "warning",
             f"the records of {_releases(unread)} can't be read",
             f"They aren't in Helm's format, so they might use APIs that {context.target} doesn't serve.",
-            "See one: helm get manifest RELEASE --namespace NAMESPACE",
+            "To see one: helm get manifest RELEASE --namespace NAMESPACE",
         )
 
 

@@ -107,8 +107,8 @@ def _by_hand(context: PreflightContext) -> Iterator[Finding]:
                     *(f"{ref}: {first_few(pods)}" for ref, pods in behind.items()),
                 )
             ),
-            "Delete these pods one after the other, as their workload requires. To start the run anyway, "
-            "and delete them meanwhile: `--skip rollouts`.",
+            "Delete these pods one at a time, in the order that their workload requires. To start the run anyway, and "
+            "delete them during it: `--skip rollouts`.",
         )
 
 

@@ -36,7 +36,7 @@ def check_key_files(context: PreflightContext) -> Iterator[Finding]:
         needed = (
             f"{first_few(hosts)}: no other key is available."
             if hosts
-            else "Other keys, or the agent's, might be accepted on each machine."
+            else "Each machine might accept other keys, or those of the agent."
         )
         yield Finding(
             "ssh-keys.open",

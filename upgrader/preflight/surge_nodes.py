@@ -47,7 +47,7 @@ def check_surge_nodes(context: PreflightContext) -> Iterator[Finding]:
         yield Finding(
             "nodes.surge-listed",
             "warning",
-            f"{first_few(labelled)}: labelled as a surge node ({SURGE}), and the inventory lists it",
+            f"{first_few(labelled)}: labelled as a surge node ({SURGE}), but the inventory lists it",
             "It is treated as a permanent node: it is upgraded, and doesn't count as a surge node.",
             f"kubectl label node {labelled[0]} {SURGE}-; or remove it from the groups `controllers` and `workers` of "
             "the inventory, if it is a surge node.",

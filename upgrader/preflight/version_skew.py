@@ -22,7 +22,8 @@ def check_version(context: PreflightContext) -> Iterator[Finding]:
             "version.downgrade",
             "error",
             f"{target} is older than the running {server}",
-            "Kubernetes has no downgrade: a newer API server may have stored objects that an older one can't read.",
+            "Kubernetes doesn't support downgrades: a newer API server may have stored objects that an older one "
+            "can't read.",
             f"Choose {server} or newer (`--to`, or kubernetesVersion in upgrader.yaml).",
         )
     emulated = context.observed.emulated
@@ -57,7 +58,7 @@ def check_version(context: PreflightContext) -> Iterator[Finding]:
             )
         elif behind > KUBELET_MINORS:
             alone = context.leaves_alone(node)
-            by = " with the tool that manages it: `nodes.leftAlone` excludes it from runs" if alone else ""
+            by = " with the tool that manages it, because `nodes.leftAlone` excludes it from runs" if alone else ""
             down = node in workers and is_unreachable(context.nodes.get(node, {}))
             yield Finding(
                 "version.kubelet-older",

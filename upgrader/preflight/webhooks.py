@@ -88,7 +88,7 @@ def _judge(title: str, webhook: KubeObject, caught: list[str], problem: str, see
             "webhooks.no-backend",
             "warning" if narrowed else "error",
             f"{title} {'may refuse' if narrowed else 'refuses'} {shown}: {problem}",
-            "Its failurePolicy is Fail, so the API server rejects these writes, in a rollback, too."
+            "Its failurePolicy is Fail, so the API server rejects these writes, including those of a rollback."
             + (f" Its {narrowed} might exclude some of them." if narrowed else ""),
             f"Fix its backend, or remove the webhook ({see}). {exclude}",
         )

@@ -122,5 +122,5 @@ def not_named(step: StepState, what: str, by_hand: str = "") -> UsageError:
     return UsageError(
         f"the run's journal restores {what} for step {step.name!r}, but upgrader.yaml has no such step",
         remedy="upgrader only undoes steps that upgrader.yaml has. If you know this run, add the step to `pipeline` "
-        f"again, and run this again; or restore it yourself{by_hand}.",
+        f"again, and run the same command again; or restore it yourself{by_hand}.",
     )

@@ -16,10 +16,10 @@ _SHOWN = 16
 _STAGES = {
     RotationStage.NONE: "no rotation",
     RotationStage.TRUSTING: "the new CA is not trusted everywhere yet",
-    RotationStage.TRUSTED: "both CAs are trusted, the old one signs",
-    RotationStage.SIGNING: "both CAs are trusted, the new one is partly in use",
-    RotationStage.SIGNED: "both CAs are trusted, the new one signs",
-    RotationStage.FINISHING: "the new CA signs, the old one is no longer trusted everywhere",
+    RotationStage.TRUSTED: "both CAs are trusted; the old one signs",
+    RotationStage.SIGNING: "both CAs are trusted; the new one is partly in use",
+    RotationStage.SIGNED: "both CAs are trusted; the new one signs",
+    RotationStage.FINISHING: "the new CA signs; the old one is no longer trusted everywhere",
 }
 
 

@@ -24,7 +24,10 @@ def print_rehearsal(rehearsed: Rehearsed, stream: TextIO | None = None) -> None:
     versions = f"{current} → {_version(rehearsed.target, rehearsed.target_emulates)}, on {where}"
     out.print("\n", Text.assemble((" Rehearsal ", "bold"), versions), "\n", sep="")
     if rehearsed.backup_taken is not None:
-        out.print(f" The data is of a backup of {rehearsed.backup_taken:%F %R %Z}. Later changes were not tested.\n")
+        out.print(
+            f" The data comes from a backup taken at {rehearsed.backup_taken:%F %R %Z}. Later changes were not "
+            "tested.\n"
+        )
     if rehearsed.emulated_first is not None:
         out.print(
             " The target was tested as it runs after `upgrader finalize`, and not while it emulates "

@@ -25,7 +25,7 @@ helm.sh/chart: {{ printf "%s-%s" $context.Chart.Name $context.Chart.Version | re
 {{- end }}
 
 {{/*
-Flags as a YAML list, sorted by name; (list EXTRA OWN): EXTRA overrides OWN, also with "" or false, which `merge` would
+Flags as a YAML list, sorted by name; (list EXTRA OWN): EXTRA overrides OWN, even with "" or false, which `merge` would
 take for unset.
 */}}
 {{- define "kubernetes.args" -}}

@@ -25,10 +25,10 @@ def _told(manager: str, scheduler: str) -> str:
 def test_who_listens_for_others_listens_elsewhere(bound: str) -> None:
     """No flag of the chart differs then, so nothing else would say so."""
     told = _told(f"--bind-address={bound}", "--bind-address=127.0.0.1")
-    assert told.startswith("kube-controller-manager will listen on port 10257 of the pods' own addresses, and no")
+    assert told.startswith("kube-controller-manager will listen on port 10257 at the pods' own addresses, and no")
     assert "`component: kube-controller-manager` finds" in told and _SCHEDULER not in told
     both = _told(f"--bind-address={bound}", f"--bind-address={bound}")
-    assert both.startswith("kube-controller-manager and kube-scheduler will") and "on ports 10257 and 10259 of" in both
+    assert both.startswith("kube-controller-manager and kube-scheduler will") and "on ports 10257 and 10259 at" in both
 
 
 def test_one_controller_that_listens_for_others_is_enough() -> None:

@@ -188,7 +188,7 @@ def test_no_alias_is_proposed_for_a_loopback_address(address: str) -> None:
         with pytest.raises(Blocked, match=r"and api\.internal is only in /etc/hosts") as caught:
             _found(hosts, aliases=aliases)
         assert caught.value.remedy.startswith("api.internal has a loopback address on controller-1. In a pod, that")
-        assert "So use an address there, on every controller: its node's own" in caught.value.remedy
+        assert "So use an address there, on every controller: the node's own address" in caught.value.remedy
 
 
 def test_no_alias_is_proposed_for_a_name_that_leads_each_controller_to_itself() -> None:
@@ -205,7 +205,7 @@ def test_no_alias_is_proposed_for_a_name_that_leads_each_controller_to_itself() 
     with pytest.raises(Blocked, match=r"controller-1: .* is only in /etc/hosts") as caught:
         leaders_servers(hosts, [first, second], ["10.0.0.1", "10.0.0.2"], ())
     assert caught.value.remedy.startswith("apiserver.cluster.local resolves to another address on controller-2, but")
-    assert "So use an address there, on every controller: its node's own" in caught.value.remedy
+    assert "So use an address there, on every controller: the node's own address" in caught.value.remedy
 
 
 @pytest.mark.parametrize(

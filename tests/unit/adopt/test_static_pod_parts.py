@@ -38,7 +38,7 @@ _KMS = {"name": "kms-plugin", "image": "registry.example.org/kms:v1"}
         (b"spec: {volumes: [x], CONTAINERS}", ""),
         (b"spec: {CONTAINERS_AND [{mountPath: /x}]}]}", ": a mount has no `name`"),
         (b"spec: {volumes: [{name: x}], CONTAINERS_AND [{name: x}]}]}", ": the mount x has no `mountPath`"),
-        (b"spec: {CONTAINERS_AND [{name: x, mountPath: /x}]}]}", ": the mount x is of no volume"),
+        (b"spec: {CONTAINERS_AND [{name: x, mountPath: /x}]}]}", ": the pod has no volume for the mount x"),
         (b"spec: {CONTAINERS}", ": it has no `apiVersion: v1`"),
         (b"apiVersion: 1\nkind: Pod\nspec: {CONTAINERS}", ": its `apiVersion` is 1, not v1"),
         (b"apiVersion: v1\nkind: pod\nspec: {CONTAINERS}", ": its `kind` is pod, not Pod"),

@@ -530,7 +530,7 @@ def test_node_that_does_not_accept_its_clients(place: Place, address: str) -> No
     place.hosts.never_accepts.add(address)
     finished = place.phase()
     assert finished is not None and isinstance(finished.error, StepFailed)
-    assert "client certificates of the new CA are not yet accepted everywhere" in finished.error.message
+    assert "client certificates from the new CA are not yet accepted everywhere" in finished.error.message
     assert finished.state.outcome == "rolled-back" and place.all_is_old()
 
 
@@ -677,7 +677,7 @@ def test_old_clients_that_are_still_accepted(place: Place) -> None:
     place.hosts.still_accepts.add("10.0.0.2")
     finished = place.phase(Phase.FINISH)
     assert finished is not None and isinstance(finished.error, RollbackFailed)
-    assert "controller-2: client certificates of the old CA are still accepted" in finished.error.message
+    assert "controller-2: client certificates from the old CA are still accepted" in finished.error.message
     assert show_cas(place.folder).stage is RotationStage.FINISHING
     for phase in (Phase.TRUST, Phase.SIGN, Phase.CANCEL):
         with pytest.raises(Blocked) as caught:
@@ -800,7 +800,7 @@ def test_who_would_be_locked_out(place: Place) -> None:
     """The operator, and certificates that kubeadm doesn't know: the old CA stays until they have others."""
     new = place.signed()
     place.operator(OLD, OLD, new)
-    with pytest.raises(Blocked, match="has a certificate of the old CA") as caught:
+    with pytest.raises(Blocked, match="has a certificate that the old CA issued") as caught:
         place.phase(Phase.FINISH)
     assert "admin.conf" in caught.value.remedy
     place.operator(new, OLD, new)

@@ -260,7 +260,7 @@ def test_dead_controller_leaves_after_an_upgrade_that_failed_without_it(place: P
     with pytest.raises(Blocked, match=r"upgrade .* is not complete \(interrupted\)") as caught:
         place.removal(dead=True).__enter__()
     assert "upgrader resume" in caught.value.remedy
-    assert f"If that fails because {LAST} is dead, run this again" in caught.value.remedy
+    assert f"If that fails because {LAST} is dead, run the same command again" in caught.value.remedy
     folder = next((place.folder / "runs").iterdir())
     journal = Journal.reopen(folder / JOURNAL, place.world.clock)
     journal.emit(RunEnded(folder.name, "failed", 1.0, "kube-apiserver is not Ready"))

@@ -170,7 +170,7 @@ def test_etcd_without_a_majority_forbids_it(place: Place, monkeypatch: pytest.Mo
     """Every member that is left must answer and be healthy; one that isn't examined may not be."""
     die(place)
     place.members.append("id4")
-    with pytest.raises(Blocked, match=r"2 of 4 members are healthy, 3 are needed; nothing was changed"):
+    with pytest.raises(Blocked, match=r"2 of 4 members are healthy, but 3 are needed; nothing was changed"):
         leaving(place)
     place.members.pop()
     place.hosts.down.add(NAMES[1])

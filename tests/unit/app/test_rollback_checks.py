@@ -43,7 +43,7 @@ def step(revision: int = 2, point: RestorePoint | None = None) -> StepState:
 def test_revision_made_by_hand_is_not_reverted(helm: FakeHelm) -> None:
     """It is somebody's own change: the rollback is refused, and the remedy says how to get rid of it."""
     helm.install("kube-apiserver", "tag: by-hand\n")
-    with pytest.raises(ChangedMeanwhile, match="revision 3 is newer than this run's, 2") as caught:
+    with pytest.raises(ChangedMeanwhile, match="revision 3 is newer than the revision of this run, 2") as caught:
         check_unchanged(helm, [step()])
     assert "helm rollback kube-apiserver 2" in caught.value.remedy
     assert helm.calls == []

@@ -136,7 +136,7 @@ def test_what_broke_a_promise_is_told_with_how_often(tmp_path: Path) -> None:
     all.
     """
     ours = outcome([KEPT] * 20, 612.34, 1.26, "2026-11-29", "dd8c6c0d")
-    theirs = outcome([KEPT, "10 pods too many went", "10 pods too many went"], 99.0, 1.0, "2026-11-29", "dd8c6c0d")
+    theirs = outcome([KEPT, *["10 pods too many were deleted"] * 2], 99.0, 1.0, "2026-11-29", "dd8c6c0d")
     file = tmp_path / "guard-repeated.json"
     assert known_outcomes(file, CASES) == {}
     write_outcomes(file, {"silent": {"guard": ours, "Podseidon": theirs}, "former": {"guard": ours}})
@@ -145,7 +145,7 @@ def test_what_broke_a_promise_is_told_with_how_often(tmp_path: Path) -> None:
     text = table(CASES, found)
     silent, prepared = (row(text, each.what) for each in (CASES[0], CASES[2]))
     assert (silent["kept by guard"], silent["seconds"]) == ("20 of 20", "612")
-    assert silent["kept by the original"] == "Podseidon: **1 of 3**: 2 × 10 pods too many went"
+    assert silent["kept by the original"] == "Podseidon: **1 of 3**: 2 × 10 pods too many were deleted"
     assert "2026-11-29" in silent["taken"] and "dd8c6c0d" in silent["taken"]
     assert (prepared["kept by guard"], prepared["seconds"]) == ("not tried yet", "")
 

@@ -85,7 +85,7 @@ def test_monitoring_that_must_change_is_named(found: Any, tmp_path: Path) -> Non
     """Before the question: after it, nothing answers at the controller's address any more."""
     found.facts = facts({name: static_pod(name, "--bind-address=0.0.0.0") for name in FLAGS})
     told = " ".join(upgrader(tmp_path, answer="n\n").stderr.split())
-    assert "kube-controller-manager and kube-scheduler will listen on ports 10257 and 10259 of the pods' own" in told
+    assert "kube-controller-manager and kube-scheduler will listen on ports 10257 and 10259 at the pods' own" in told
 
 
 def test_nobody_to_ask(found: Any, tmp_path: Path) -> None:

@@ -157,7 +157,7 @@ def test_a_backup_is_compared_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     write_identity(key, "age1", "AGE-SECRET-KEY-1TEST")
     words = ["rehearse", "--here", "backup.tar.age", "--identity", str(key)]
     shown = CliRunner().invoke(cli, words).stdout
-    assert "on this machine, with data of controller-1" in shown and "a backup of 2026-11-23 13:04 UTC" in shown
+    assert "on this machine, with data of controller-1" in shown and "a backup taken at 2026-11-23 13:04 UTC" in shown
     found = json.loads(CliRunner().invoke(cli, [*words, "-o", "json"]).stdout)
     assert (found["rehearsal_host"], found["backup_taken"]) == ("this machine", "2026-11-23T13:04:00+00:00")
     assert [each.path for each in asked if isinstance(each, BackupFile)] == [Path("backup.tar.age")] * 2

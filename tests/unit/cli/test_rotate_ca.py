@@ -42,7 +42,7 @@ def test_to_its_end(place: Place) -> None:
     assert "From the old CA, and not managed by kubeadm: worker-1" in ended.output
     assert "Nothing to do: the new CA signs" in rotate(place, "sign", "--yes").output
     shown = rotate(place, "show").output
-    assert "both CAs are trusted, the new one signs" in shown and "next      upgrader certs rotate-ca finish" in shown
+    assert "both CAs are trusted; the new one signs" in shown and "next      upgrader certs rotate-ca finish" in shown
     assert f"old       {fingerprint(OLD)[:16]}" in shown and "ISSUED BY" in shown
     told = json.loads(rotate(place, "show", "-o", "json").output)
     assert (told["stage"], told["signs"], told["old"]) == ("signed", fingerprint(new), fingerprint(OLD))
@@ -64,7 +64,7 @@ def test_trusted_shown_and_cancelled(place: Place) -> None:
     shown = rotate(place, "show")
     assert f"new       {new[:16]}, its key is on controller-1" in shown.output
     assert "worker-1      the old one + the new one  /etc/kubernetes/pki/ca.crt" in shown.output
-    assert "both CAs are trusted, the old one signs" in shown.output
+    assert "both CAs are trusted; the old one signs" in shown.output
     told = json.loads(rotate(place, "show", "-o", "json").output)
     assert told["new"] == new and told["trusted_everywhere"] and told["new_key_on"] == "controller-1"
     assert [item["node"] for item in told["files"]] == ["controller-1", "controller-2", "controller-3", "worker-1"]

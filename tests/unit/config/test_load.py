@@ -225,7 +225,10 @@ def test_values_may_have_numbers_as_keys(folder: Path) -> None:
         ),
         (
             MINIMAL + "images: {parallel: 0}\n",
-            "2: 'images.parallel': no node could pull; write a number of at least 1, or a percentage such as 10%",
+            (
+                "2: 'images.parallel': no node would pull images; write a number of at least 1, or a percentage such "
+                "as 10%"
+            ),
         ),
         (MINIMAL + "pipeline:\n  - {release: images, chart: .}\n", "3: 'images' is the name of a built-in step"),
         (

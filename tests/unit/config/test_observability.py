@@ -102,7 +102,7 @@ def test_metric_gates(tmp_path: Path) -> None:
         (f"{{metric: a, query: up, max: 1{'0' * 400}}}", "is not a number"),
         (f"{{metric: a, query: up, max: 1, window: {'9' * 400}s}}", "is longer than a hundred years"),
         ("{metric: a, query: up, min: 2, max: 1}", "greater than 'max'"),
-        ("{metric: a, query: up, max: 1, window: 5m, deadline: 5m}", "it could never pass"),
+        ("{metric: a, query: up, max: 1, window: 5m, deadline: 5m}", "it would never pass"),
         ("{metric: a, query: up, max: 1, consecutive: 3}", "unknown key 'consecutive'"),
         ("{metric: a, query: up, max: 1, daemonset: a/b}", "unknown key 'metric'"),
         ("{metric: a, query: up, max: 1}, {metric: a, query: up, max: 2}", "two metric gates named 'a'"),

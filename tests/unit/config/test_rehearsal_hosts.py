@@ -62,4 +62,4 @@ def test_an_inventory_without_the_group_is_told(tmp_path: Path) -> None:
 def test_a_controller_is_refused(tmp_path: Path, name: str, controller: str) -> None:
     """In both groups, or with another name for the same address: the data is already there."""
     error = refusal(tmp_path, name)
-    assert f"this is the controller {controller}" in error.message and "Omit --on" in error.remedy
+    assert f"this is the controller {controller}" in error.message and "omit --on" in error.remedy

@@ -198,6 +198,6 @@ def test_path_that_climbs_out_of_the_copies_is_refused(cluster: Path, tmp_path: 
 def test_input_that_is_named_by_an_absolute_path(cluster: Path, tmp_path: Path) -> None:
     """It can't be read in the copy, and is named with what to do instead."""
     (cluster / "upgrader.yaml").write_text(YAML.replace("{playbook: play", f"{{playbook: {tmp_path}/clusters/a/play"))
-    with pytest.raises(UsageError, match=r"upgrader\.yaml:4: .*play\.yml is named by an absolute path") as caught:
+    with pytest.raises(UsageError, match=r"upgrader\.yaml:4: .*play\.yml is an absolute path") as caught:
         copy_approved(cluster, tmp_path / "copies", folder_digest(cluster))
     assert "relative to the folder" in caught.value.remedy

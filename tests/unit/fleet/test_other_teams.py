@@ -98,7 +98,7 @@ def test_folder_that_becomes_a_link_to_another(machine: Machine) -> None:
         folder.symlink_to("a")
     decision, state = one.look()
     assert {state.clusters[name].problem for name in "bc"} == {"unknown"}
-    assert all("is now a link to another folder" in decision.waits[name].reason for name in "bc")
+    assert all("is now a link to a folder other" in decision.waits[name].reason for name in "bc")
     assert read_fleet(machine.folder, machine.clock.now(), begun=campaign.folder).clusters
     for folder in folders:
         folder.unlink()

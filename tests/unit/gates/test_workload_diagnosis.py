@@ -414,7 +414,7 @@ def test_check_that_is_refused_for_long_is_certain(
     verdict = look(kube)
     assert verdict.kind is kind
     if kind is VerdictKind.BROKEN:
-        assert f"it has refused its own readiness check for 20 s: HTTP {status}" in verdict.reason
+        assert f"its readiness check has failed for 20 s: HTTP {status}" in verdict.reason
 
 
 def test_check_that_fails_otherwise_since_is_not_refused_for_long(kube: FakeKube) -> None:

@@ -168,7 +168,7 @@ def wrong_layer(published: MirrorFiles) -> None:
     ("tamper", "why"),
     [
         (wrong_content, r"https://dl\.k8s\.io/release/v1\.36\.3/.*/kubelet has the SHA-256 [0-9a-f]{64} instead of"),
-        (wrong_sum, r"kubelet\.sig does not verify: the signature is not that of a file with the SHA-256 0000"),
+        (wrong_sum, r"kubelet\.sig does not verify: the signature is not for a file with the SHA-256 0000"),
         (wrong_signer, r"kubelet\.sig does not verify: its certificate is from the CA"),
         (wrong_layer, r"https://registry\.k8s\.io/v2/etcd/blobs/sha256:[0-9a-f]{64} has the SHA-256"),
     ],

@@ -141,7 +141,9 @@ def test_a_lab_with_fewer_nodes_has_one_of_each_sort() -> None:
 def test_more_nodes_than_a_lab_can_have_are_refused() -> None:
     """Unless fewer are asked for."""
     found = copied(nodes=[worker(f"cp-{number}", _CONTROLLER) for number in range(9)])
-    with pytest.raises(UsageError, match="has 9 controllers, and a lab can have 7; nothing was created") as refused:
+    with pytest.raises(
+        UsageError, match="has 9 controllers, but a lab can have at most 7; nothing was created"
+    ) as refused:
         chosen_nodes(found, None, None)
     assert "--controllers N" in refused.value.remedy
     assert len(chosen_nodes(found, 3, None)) == 3
@@ -202,7 +204,7 @@ def test_too_many_pods_are_reduced_or_refused() -> None:
     (made,), left_out = objects_of(found, 2)
     assert made["spec"]["replicas"] == 3
     assert left_out == (
-        "PodDisruptionBudget shop/web: not copied, as Deployment shop/web has fewer pods",
+        "PodDisruptionBudget shop/web: not copied, because Deployment shop/web has fewer pods",
         "Deployment shop/web: 3 replicas instead of 400",
     )
     assert objects_of(found, 8)[1] == ()

@@ -153,9 +153,9 @@ def without(path: str) -> Callable[[MirrorFiles], None]:
     ("tamper", "why"),
     [
         (wrong_content, r"kubelet has the SHA-256 [0-9a-f]{64} instead of"),
-        (wrong_sum, r"kubelet\.sig does not verify: the signature is not that of a file with the SHA-256 0000"),
+        (wrong_sum, r"kubelet\.sig does not verify: the signature is not for a file with the SHA-256 0000"),
         (no_sum, r"kubelet\.sha256 isn't a SHA-256"),
-        (wrong_in_both, r"kubelet\.sig does not verify: the signature is not that of a file with"),
+        (wrong_in_both, r"kubelet\.sig does not verify: the signature is not for a file with"),
         (signed_by_another, r"kubelet\.sig does not verify: its certificate is from the CA"),
         (older_release, r"kubelet of v1\.36\.3 reports the version 'v1\.30\.0'"),
         (without(KUBELET), r"bin/linux/\w+/kubelet is answered with 404"),

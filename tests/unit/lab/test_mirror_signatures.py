@@ -49,7 +49,7 @@ def test_signed_long_ago(signing: Signing, tmp_path: Path) -> None:
 def test_other_bytes(signing: Signing, tmp_path: Path) -> None:
     """A signature is that of one content."""
     other = hashlib.sha256(b"another").hexdigest()
-    with pytest.raises(Unverified, match=f"not that of a file with the SHA-256 {other}"):
+    with pytest.raises(Unverified, match=f"not for a file with the SHA-256 {other}"):
         verify(other, *signing.sign(CONTENT), trusting(signing, tmp_path), RELEASES)
 
 

@@ -72,7 +72,7 @@ def test_missing_rights_block_the_run(world: World) -> None:
     found = world.find(check_access)["access.missing"]
     assert found.blocking
     assert "create secrets in kube-system" in found.title and "escalate clusterroles" in found.title
-    assert "Helm's release records (Secrets)" in found.diagnosis and "rolled back" in found.diagnosis
+    assert "Helm's release records (Secrets)" in found.diagnosis and "to roll back" in found.diagnosis
     assert "cluster-admin" in found.remedy and "docs/security.md" in found.remedy
 
 

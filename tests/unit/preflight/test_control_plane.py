@@ -233,7 +233,7 @@ def test_a_young_pending_release_is_left_alone(world: World) -> None:
     world.helm.install("kubernetes", "", "pending-upgrade", updated=world.clock.now() - timedelta(seconds=20))
     world.release("kubernetes")
     found = world.find(check_releases)["releases.busy"]
-    assert (found.severity, found.remedy) == ("error", "Run again when the revision is 360 s old.")
+    assert (found.severity, found.remedy) == ("error", "Run the same command again when the revision is 360 s old.")
 
 
 def test_a_release_that_a_run_works_on_is_named_so(world: World) -> None:

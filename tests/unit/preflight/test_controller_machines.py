@@ -35,7 +35,7 @@ def test_address_of_another_machine(world: World) -> None:
     node(world, "worker-1", "bbb")
     world.controller(identity={"machine_id": "bbb"})
     found = world.find(check_machines)["machines.other-node"]
-    assert found.severity == "error" and "(10.0.0.2) is that of worker-1" in found.title
+    assert found.severity == "error" and "(10.0.0.2) belongs to worker-1" in found.title
     world.controller(identity={"machine_id": "ccc"})
     assert world.find(check_machines)["machines.other-node"].severity == "warning"
 

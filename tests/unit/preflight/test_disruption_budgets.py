@@ -118,8 +118,8 @@ def test_budget_of_the_only_instance(world: World, name: str, chart: str, others
     [
         (1, None, "warning", "IfHealthyBudget"),
         (1, "IfHealthyBudget", "warning", "IfHealthyBudget"),
-        (1, "AlwaysAllow", "info", "until the others are Ready"),
-        (2, None, "info", "until the others are Ready"),
+        (1, "AlwaysAllow", "info", "until the others are also Ready"),
+        (2, None, "info", "until the others are also Ready"),
     ],
 )
 def test_unhealthy_pods(world: World, healthy: int, policy: str | None, severity: str, words: str) -> None:

@@ -144,7 +144,7 @@ def test_label_that_somebody_gave_back(three: World) -> None:
         assert ("nodes.relabelled" in told) is refused
         if refused:
             assert told["nodes.relabelled"].blocking and f"kubectl label node {LAST}" in told["nodes.relabelled"].remedy
-            with pytest.raises(Blocked, match=f"controller {LAST} is left out, but its node has the label"):
+            with pytest.raises(Blocked, match=f"controller {LAST} is left out of runs, but its node has the label"):
                 refuse_relabelled(three.kube, {LAST: mark})
         else:
             refuse_relabelled(three.kube, {LAST: mark})
@@ -254,7 +254,7 @@ def test_what_is_wrong_with_etcd(three: World) -> None:
     assert "doesn't list the others" in etcd_problem({**good, NAMES[1]: unlisted}, cluster)
     five = tuple(Member(f"id{each}", f"m{each}", (), (), learner=False) for each in range(1, 6))
     larger = {name: with_member(name, members=five) for name in NAMES[:2]}
-    assert etcd_problem(larger, cluster) == "2 of 5 members are healthy, 3 are needed"
+    assert etcd_problem(larger, cluster) == "2 of 5 members are healthy, but 3 are needed"
     facts = host_facts({})
     elsewhere = replace(facts, certificates=(), etcd=replace(facts.etcd, manifest=False, data="missing"))
     assert etcd_problem(dict.fromkeys(NAMES[:2], elsewhere), cluster) == ""

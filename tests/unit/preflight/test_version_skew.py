@@ -88,7 +88,7 @@ def test_kubelet_that_is_left_alone_must_not_be_too_old(world: World) -> None:
     assert (found.id, found.severity) == ("version.kubelet-older", "error")
     assert f"the kubelet of {CONTROLLER} (v1.33.9) is 4 minor versions behind v1.37.1" in found.title
     assert found.remedy.startswith(
-        f"Upgrade the kubelet of {CONTROLLER} first with the tool that manages it: `nodes.leftAlone`"
+        f"Upgrade the kubelet of {CONTROLLER} first with the tool that manages it, because `nodes.leftAlone`"
     )
     labels = replace(settings, left_alone=(LeftAlone("upgrader.yaml:1", {"os": "windows"}),))
     (other,) = check_version(replace(world.context(), node_settings=labels))

@@ -334,7 +334,7 @@ FAILURES: Mapping[str, Failure] = {
     ),
     "webhook": Failure(
         "A webhook without a backend",
-        "With failurePolicy Fail, no pod in kube-system can be created, so a rollback would fail, too. The list of "
+        "With failurePolicy Fail, no pod in kube-system can be created, so a rollback would also fail. The list of "
         "warnings pushes the blocking finding off the screen, so the error repeats the finding.",
         _webhook,
         3,

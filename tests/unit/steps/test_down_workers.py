@@ -376,7 +376,7 @@ def test_worker_that_goes_down_meanwhile_counts(cluster: Cluster) -> None:
         cluster.kube.delete(PODS, "agent-1-worker-3", NAMESPACE)
         add_pod(cluster.kube, "agent", waiting(""), node="worker-3", daemon=True)
 
-    with pytest.raises(WorkloadFailed, match="node worker-3 went down meanwhile"):
+    with pytest.raises(WorkloadFailed, match="node worker-3 went down in the meantime"):
         applied(cluster, cluster.step(), change)
 
 
@@ -549,7 +549,7 @@ def test_upgrade_that_fails_names_the_worker_that_went_down_in_it(cluster: Clust
     late = HelmError("Helm failed on release 'app': context deadline exceeded")
     step = replace(cluster.step(), down=cluster.workers(DOWN, *UP[1:]), watcher=Watch)
     cluster.helm.fail_upgrade["app"] = late
-    with pytest.raises(StepFailed, match=rf"context deadline exceeded[^$]*node {DOWN} went down meanwhile"):
+    with pytest.raises(StepFailed, match=rf"context deadline exceeded[^$]*node {DOWN} went down in the meantime"):
         step.apply(cluster.notes.append)
 
 

@@ -23,7 +23,7 @@ _EXAMINE_SECONDS = 6.0
 
 _REMEDY = (
     "Restore the API (upgrader recover; or check kubelet, etcd and the kube-apiserver container's log on the "
-    "controllers), then run again."
+    "controllers), then run the same command again."
 )
 
 

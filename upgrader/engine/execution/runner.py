@@ -78,8 +78,9 @@ _CLOCKS_DIFFER_SECONDS = 10 * 366 * 86400.0
 """A journal that says more is damaged, or forged."""
 
 _STOPS_LATER = (
-    "the run will stop after this step, because a change is not interrupted halfway: an active Helm continues. A "
-    "second signal stops the run immediately; an active Helm then completes the change, or rolls it back, by itself"
+    "the run will stop after this step, because a change is not interrupted halfway: an active Helm process "
+    "continues. A second signal stops the run immediately; an active Helm process then completes the change, or rolls "
+    "it back"
 )
 
 

@@ -112,7 +112,8 @@ def bring_home(found: DiscoveredRun, runs: Path) -> Path:
     if found.problem:
         raise JournalError(
             f"run {found.name} can't be continued: {found.problem}",
-            remedy="Check both with `upgrader status` on the machines that they come from, then run again.",
+            remedy="Check both with `upgrader status` on the machines that they come from, then run the same command "
+            "again.",
         )
     folder = runs / found.name
     try:

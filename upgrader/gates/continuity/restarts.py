@@ -26,7 +26,7 @@ _FEW_LOOKS_SECONDS = 4.0
 _FEW_ROUNDS = 3
 _ENOUGH_ANSWERS = 4
 """So many in a row, over all of its time, are certain: further ones would only take time."""
-_BY_ITSELF = "If it still fails after the rollback, the run did not cause this: repair it before you run again."
+_BY_ITSELF = "If it still fails after the rollback, the run did not cause this: repair it before you start another run."
 
 
 @dataclass(frozen=True)

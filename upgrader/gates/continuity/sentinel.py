@@ -79,7 +79,7 @@ def check_secret(kube: Kube, baseline: Baseline, server: str) -> Verdict | None:
     except ApiError as error:
         return contradicted(where, error, _SECRET_REMEDY)
     if _digest(found.get("value", "")) != baseline.secret_digest:
-        return broken(f"{where} returns another value than the one written", remedy=_SECRET_REMEDY)
+        return broken(f"{where} returns a different value than the one written", remedy=_SECRET_REMEDY)
     return None
 
 

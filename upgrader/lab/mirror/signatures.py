@@ -95,7 +95,7 @@ def verify(sha256: str, signature: bytes, certificate: bytes, authorities: Autho
     except binascii.Error as error:
         raise Unverified("the signature is not base64") from error
     except InvalidSignature as error:
-        raise Unverified(f"the signature is not that of a file with the SHA-256 {sha256}") from error
+        raise Unverified(f"the signature is not for a file with the SHA-256 {sha256}") from error
 
 
 def verify_image(

@@ -129,17 +129,16 @@ class Processes:
             # Of those that have ended, only the most that any one had is known.
             had = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss >> 10
             raise Failed(
-                f"{', '.join(killed)} was killed (signal 9), as happens when memory runs out: it used {had:,} "
-                f"MiB, and all programs of a rehearsal together may use {self._memory >> 20:,} MiB. Rehearse "
-                "where more memory is available; if that doesn't help, this cluster has too much data for a "
-                "rehearsal"
+                f"{', '.join(killed)} was killed (signal 9), which happens when memory runs out: it used {had:,} MiB, "
+                f"and all programs of a rehearsal together may use {self._memory >> 20:,} MiB. Rehearse where more "
+                "memory is available; if that doesn't help, this cluster has too much data for a rehearsal"
             )
         for name in sorted(self._needed):
             code = self._started[name].poll()
             if code is not None:
                 raise Failed(
-                    f"{name} exited with code {code}, as it does when its disk is full. Later answers of the servers "
-                    f"are ignored. Its last words: {self._last_words(name)}"
+                    f"{name} exited with code {code}, which happens when its disk is full. Later answers of the "
+                    f"servers are ignored. The last lines of its log: {self._last_words(name)}"
                 )
 
     def _require_processors(self, name: str, seconds: float) -> None:

@@ -50,7 +50,7 @@ def require_memory(wanted: int) -> None:
     needed = wanted + max(MARGIN_BYTES, share.kept)
     if available < needed:
         why = f": with less than {share.said} available, the kubelet evicts pods" if share.kept > MARGIN_BYTES else ""
-        raise Failed(f"{available >> 20:,} MiB of memory are available, {needed >> 20:,} MiB are needed{why}")
+        raise Failed(f"{available >> 20:,} MiB of memory are available, but {needed >> 20:,} MiB are needed{why}")
 
 
 def require_no_swap() -> None:
@@ -69,7 +69,8 @@ def require_no_swap() -> None:
     if places and not known:
         raise Failed(
             f"the memory of a rehearsal, which has Secrets, could be written to {', '.join(places)}: this host's "
-            "control groups can't forbid swap (memory.swap.max is missing). Switch it off meanwhile: swapoff -a"
+            "control groups can't forbid swap (memory.swap.max is missing). Switch swap off for the rehearsal: "
+            "swapoff -a"
         )
 
 
@@ -86,4 +87,4 @@ def require_disk(folder: str, wanted: int) -> None:
     needed = wanted + MARGIN_BYTES + share.kept
     if disk.free < needed:
         why = f": with less than {share.said} free, the kubelet evicts pods, or removes images" if share.kept else ""
-        raise Failed(f"{folder} has {disk.free >> 20:,} MiB of free space, {needed >> 20:,} MiB are needed{why}")
+        raise Failed(f"{folder} has {disk.free >> 20:,} MiB of free space, but {needed >> 20:,} MiB are needed{why}")

@@ -196,9 +196,9 @@ class ApiRecovery:
 
 
 _WRONG_REMEDY = (
-    "Manual action required: on a controller, put a correct kube-apiserver manifest into /etc/kubernetes/manifests "
-    "(kubeadm's own, if `upgrader adopt` was used, is in /etc/kubernetes/upgrader/adopted), stop the wrong pod there "
-    "(crictl stopp), then run `helm rollback kube-apiserver -n kube-system`"
+    "Manual action required. On a controller, put a correct kube-apiserver manifest into /etc/kubernetes/manifests "
+    "(after `upgrader adopt`, kubeadm's own is in /etc/kubernetes/upgrader/adopted). Stop the wrong pod there (crictl "
+    "stopp). Then run `helm rollback kube-apiserver -n kube-system`"
 )
 
 
@@ -272,5 +272,7 @@ def _failed(diagnosis: Diagnosis, attempts: Attempts, seconds: float) -> Rollbac
     remedies = [_WRONG_REMEDY] if diagnosis.wrong else [finding.remedy for finding in errors if finding.remedy]
     return RollbackFailed(
         "\n".join(lines),
-        remedy=remedies[0] if remedies else "Check the controllers with `upgrader recover --dry-run`, then run again.",
+        remedy=remedies[0]
+        if remedies
+        else "Check the controllers with `upgrader recover --dry-run`, then run the same command again.",
     )

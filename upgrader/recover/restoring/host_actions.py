@@ -61,7 +61,9 @@ class HostActions:
     def _put(self, host: Host, source: str, path: str) -> None:
         content = self.hosts.read(host, source)
         if content is None:
-            raise HostError(f"{host.name}: {source} is gone", remedy="Run again: it may find another generation.")
+            raise HostError(
+                f"{host.name}: {source} is gone", remedy="Run the same command again: it may find another generation."
+            )
         self._must_be_ours(host, path)
         self.hosts.run(host, ["mkdir", "-p", "-m", "0700", posixpath.dirname(path)])
         self.hosts.write(host, path, content)

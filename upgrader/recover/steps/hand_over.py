@@ -146,7 +146,7 @@ class _Watch:
             return verdict.reason
         if not standbys:
             return ""
-        return f"its own pod is Ready; waiting about a minute for standby pods to stop: {', '.join(standbys)}"
+        return f"the pods are Ready; waiting about a minute for standby pods to stop: {', '.join(standbys)}"
 
     def _standbys(self) -> list[str]:
         """The nodes on which a standby pod runs, as the API knows it."""
@@ -224,7 +224,7 @@ class _Watch:
             seen = read_api(self.step.kube)
             if not seen.answers or seen.refuses:
                 return f"the API is unreachable: {seen.answer}"
-            return "" if node in self._ready_nodes() else "its own pod is not Ready"
+            return "" if node in self._ready_nodes() else "kube-apiserver's own pod is not Ready"
 
         return missing
 

@@ -132,7 +132,7 @@ class ReleaseRecoveryStep:
             raise ReleaseLocked(
                 f"release {RELEASE} has had status '{newest.status}' for {newest.age_seconds(now):.0f} s, although the "
                 "API answers: another Helm process may be changing it",
-                remedy="Wait until that process has ended, or run again when the revision is "
+                remedy="Wait until that process has ended, or run the same command again when the revision is "
                 f"{newest.abandoned_after(self.timeout_seconds):.0f} s old.",
             )
 

@@ -44,7 +44,7 @@ def unpack(stream: Iterator[bytes], receive: Receive | None = None) -> BackupMan
             for part in manifest.parts:
                 _read_part(archive, part, receive)
             if _small(archive, _SUMS) != _sums(manifest):
-                raise BackupRefused("the hashes in its last entry differ from its manifest's")
+                raise BackupRefused("the hashes in its last entry differ from those in its manifest")
             if archive.next() is not None:
                 raise BackupRefused("it has entries that its manifest doesn't list")
     except (tarfile.TarError, ValueError, RecursionError) as error:

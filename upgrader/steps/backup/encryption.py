@@ -65,9 +65,9 @@ def check_keys(hosts: Hosts, host: Host, needed: Collection[str], note: Callable
         return
     raise HostError(
         f"{host.name}: the backup has values that are encrypted with {first_few(missing)}, which "
-        f"{first_few(files.there)} doesn't have: no kube-apiserver could read them. Nothing was stopped",
+        f"{first_few(files.there)} doesn't have: no kube-apiserver would be able to decrypt them. Nothing was stopped",
         remedy="Add the key as the last one of its provider, on every controller: the configuration from the time of "
-        "the backup is in controllers/NAME.tar of the backup. Then run this again.",
+        "the backup is in controllers/NAME.tar of the backup. Then run the same command again.",
     )
 
 

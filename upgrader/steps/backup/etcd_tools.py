@@ -120,8 +120,8 @@ class EtcdTools:
         if free < needed + _MARGIN_BYTES:
             self.clean(member)
             raise HostError(
-                f"{member.host.name}: {member.data_dir} has {_mib(free)} of free space, {_mib(needed + _MARGIN_BYTES)} "
-                "are needed; nothing was changed",
+                f"{member.host.name}: {member.data_dir} has {_mib(free)} of free space, but "
+                f"{_mib(needed + _MARGIN_BYTES)} are needed; nothing was changed",
                 remedy="Free some space on that disk, or defragment etcd (etcdctl defrag).",
             )
 

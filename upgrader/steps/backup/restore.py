@@ -215,7 +215,7 @@ class Restoration:
                     f"{member.host.name}: etcd {was}, the backup's version, doesn't know --{', --'.join(unknown)} in "
                     f"{MANIFEST}; nothing was changed",
                     remedy="Restore that manifest from the backup first, with that etcd's flags and image (in "
-                    "controllers/NAME.tar); then run this again.",
+                    "controllers/NAME.tar); then run the same command again.",
                 )
 
     def _made_with(self, member: EtcdMember) -> EtcdMember:
@@ -244,7 +244,7 @@ class Restoration:
                 work.prepare(member, 3 * self.manifest.snapshot.bytes)
             note("sending the snapshot to " + ", ".join(member.host.name for member in self.members))
             if send_snapshot(self.backup, self.tools.hosts, self.members) != self.manifest:
-                raise BackupRefused(f"{self.backup.path} was replaced by another backup meanwhile")
+                raise BackupRefused(f"{self.backup.path} was replaced by another backup in the meantime")
             for member in map(self._made_with, self.members):
                 _, data = prove_on(member, self.manifest, work, ReplacedData(_DATA, cluster, bump))
                 check_keys(self.tools.hosts, member.host, data.encrypted, note)

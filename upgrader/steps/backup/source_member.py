@@ -39,7 +39,10 @@ def members_to_ask(wanted: Wanted, tools: EtcdTools, hosts: Sequence[Host], note
             problems.append(error.message)
         note(problems[-1])
     if not found:
-        raise HostError(f"no {wanted} is possible: {'; '.join(problems)}", remedy="Fix these problems, and run again.")
+        raise HostError(
+            f"no {wanted} is possible: {'; '.join(problems)}",
+            remedy="Fix these problems, and run the same command again.",
+        )
     good = [member for member, standing in found if standing.healthy]
     for member, standing in found:
         if not standing.healthy:
@@ -48,8 +51,8 @@ def members_to_ask(wanted: Wanted, tools: EtcdTools, hosts: Sequence[Host], note
         return good
     newest = sorted(found, key=lambda item: -item[1].revision)
     note(
-        f"No etcd member is part of a quorum. The {wanted} is of {newest[0][0].host.name}, which has the newest known "
-        "data; it lacks data that only other members have"
+        f"No etcd member is part of a quorum. The {wanted} comes from {newest[0][0].host.name}, which has the newest "
+        "known data; it lacks data that only other members have"
     )
     return [member for member, _ in newest]
 

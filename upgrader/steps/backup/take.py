@@ -84,8 +84,8 @@ class BackupTaker:
         """Take one, and remove those that are too old or too many. Raises HostError or UsageError."""
         if not self.settings.recipients:
             raise UsageError(
-                "backup.recipients in upgrader.yaml is empty: no key could read the backup",
-                remedy="Make a key pair with `upgrader backup keygen FILE`, keep FILE where the cluster's other "
+                "backup.recipients in upgrader.yaml is empty: there is no key to encrypt the backup with",
+                remedy="Create a key pair with `upgrader backup keygen FILE`, keep FILE where the cluster's other "
                 "secrets are, and add the public key: `backup: {recipients: [age1…]}`.",
             )
         for host in self.cluster.controllers:
@@ -168,7 +168,8 @@ class BackupTaker:
             free = shutil.disk_usage(folder).free
             if free < total + _MARGIN_BYTES:
                 raise UsageError(
-                    f"{folder} has {free >> 20:,} MiB of free space, {(total + _MARGIN_BYTES) >> 20:,} MiB are needed",
+                    f"{folder} has {free >> 20:,} MiB of free space, but {(total + _MARGIN_BYTES) >> 20:,} MiB are "
+                    "needed",
                     remedy="Free some space there, or choose another folder (backup.folder).",
                 )
             remove_unfinished(folder)

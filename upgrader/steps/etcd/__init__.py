@@ -1,1 +1,1 @@
-"""Changes the image of etcd's members, one after the other, and puts it back."""
+"""Changes the image of etcd's members, one at a time, and puts it back."""

@@ -56,8 +56,8 @@ class PlannedEtcd(PlannedStep):
         shown = [image.rpartition(":")[2] for image in before] if same else before
         count = len(self.members)
         return (
-            f"{count} member{'s, one after the other' if count > 1 else ''}: "
-            f"{', '.join(shown)} → {tag if same else self.settings.image}"
+            f"{count} member{'s, one at a time' if count > 1 else ''}: {', '.join(shown)} → "
+            f"{tag if same else self.settings.image}"
         )
 
     @property

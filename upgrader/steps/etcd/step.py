@@ -1,4 +1,4 @@
-"""The step that changes the image of etcd's members, one after the other, and puts it back."""
+"""The step that changes the image of etcd's members, one at a time, and puts it back."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ class EtcdStep:
 
     def _awaited(self, note: Note) -> tuple[MemberNow, ...]:
         """The same; a controller where nothing answers, after a power cut say, is waited for."""
-        return wait_for_hosts(self.clock, self.look, note, "as etcd's members are changed one after the other")
+        return wait_for_hosts(self.clock, self.look, note, "because etcd's members are changed one at a time")
 
     def _settled(self, note: Note) -> tuple[MemberNow, ...]:
         """The members, once etcd is whole and each has caught up with the others. Raises StepFailed with what isn't."""

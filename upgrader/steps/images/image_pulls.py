@@ -47,7 +47,7 @@ So long an API that answers may refuse a pod for what may pass, too."""
 
 _PULL_REMEDY = (
     "Check the image's name, the registry, the node's connection to it and its credentials (imagePullSecrets). If the "
-    "nodes get their images in another way, set images.pull: false in upgrader.yaml. Then run again."
+    "nodes get their images in another way, set images.pull: false in upgrader.yaml. Then run the same command again."
 )
 _ADMISSION_REMEDY = (
     "Allow the pod: it meets Pod Security level `restricted`, unless the workload itself uses hostNetwork, requests "
@@ -55,7 +55,7 @@ _ADMISSION_REMEDY = (
 )
 _NODE_REMEDY = (
     "Check the node (kubectl describe node), its kubelet and its connection to the registry; if it is only slow, "
-    "raise images.deadline in upgrader.yaml. Then run again."
+    "raise images.deadline in upgrader.yaml. Then run the same command again."
 )
 
 _T = TypeVar("_T")
@@ -213,7 +213,9 @@ class ImagePulls:
             if not pull.again:
                 pull.deleted = what
                 return
-            raise StepFailed(what, remedy="Find out who deleted it (the API's audit log), and run again.")
+            raise StepFailed(
+                what, remedy="Find out who deleted it (the API's audit log), and run the same command again."
+            )
         now = self.clock.monotonic()
         for status in image_statuses(pod, found):
             key = pod.name, status.image

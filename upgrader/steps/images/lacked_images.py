@@ -23,7 +23,7 @@ _SERVICE_ACCOUNTS = Kind("v1", "serviceaccounts")
 
 _DIFFERENT = (
     "Pin the image by its digest in the chart's values; or remove the wrong one from its node (crictl rmi IMAGE, once "
-    "no pod uses it), and run again."
+    "no pod uses it), and run the same command again."
 )
 
 

@@ -19,7 +19,7 @@ _CONFIG_MAPS = Kind("v1", "configmaps")
 _SYSTEM = "kube-system"
 _ATTEMPTS = 6
 _PAUSE_SECONDS = 5.0
-_REMEDY = f"Read it: kubectl -n {_SYSTEM} get configmap {KUBEADM_CONFIG_MAP} -o yaml"
+_REMEDY = f"Check its content: kubectl -n {_SYSTEM} get configmap {KUBEADM_CONFIG_MAP} -o yaml"
 
 
 @dataclass(frozen=True)

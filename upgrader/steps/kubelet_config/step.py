@@ -20,7 +20,7 @@ _SYSTEM = "kube-system"
 _ATTEMPTS = 6
 _PAUSE_SECONDS = 5.0
 _NAME = f"ConfigMap {_SYSTEM}/{KUBELET_CONFIG_MAP}"
-_REMEDY = f"Read it: kubectl -n {_SYSTEM} get configmap {KUBELET_CONFIG_MAP} -o yaml"
+_REMEDY = f"Check its content: kubectl -n {_SYSTEM} get configmap {KUBELET_CONFIG_MAP} -o yaml"
 
 
 @dataclass(frozen=True)

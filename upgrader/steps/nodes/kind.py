@@ -120,7 +120,7 @@ class NodesKind(PlannedKind[PlannedNodes]):
         if self.context.settings.nodes is None:
             raise UsageError(
                 f"this run changed nodes in step {undoing.step.name!r}, but upgrader.yaml has no section `nodes`",
-                remedy="Restore the section, and run this again.",
+                remedy="Restore the section, and run the same command again.",
             )
         pool = self._pool(undoing.step, undoing.point)
         nodes = tuple(NodeChange(item.node, item.version, undoing.target) for item in undoing.point.nodes)
@@ -147,7 +147,7 @@ class NodesKind(PlannedKind[PlannedNodes]):
         if pool is None:
             raise UsageError(
                 f"this run changed nodes in step {step.name!r}, but `nodes.pools` in upgrader.yaml has no such pool",
-                remedy="Restore `nodes.pools` in upgrader.yaml, and run this again.",
+                remedy="Restore `nodes.pools` in upgrader.yaml, and run the same command again.",
             )
         cluster = self.context.cluster
         hosts = cluster.controllers if pool.name == CONTROLLERS else cluster.workers
@@ -156,7 +156,7 @@ class NodesKind(PlannedKind[PlannedNodes]):
             raise UsageError(
                 f"the run's journal restores {', '.join(strangers)} in step {step.name!r}, but they aren't in the "
                 "inventory",
-                remedy="Add these nodes to their group in the inventory, and run this again.",
+                remedy="Add these nodes to their group in the inventory, and run the same command again.",
             )
         if not _FINGERPRINT.fullmatch(point.configuration):
             raise UsageError(  # Ansible would run what is written there
@@ -208,8 +208,8 @@ def _check_configuration(begun: StepState, now: str) -> None:
     assert begun.restore_point is not None
     if begun.phase in ("applying", "gating", "failed") and begun.restore_point.configuration != now:
         raise UsageError(
-            f"{begun.name} started with a different node configuration than upgrader.yaml has now: a node with both "
-            "configurations could not be restored",
+            f"{begun.name} started with a different node configuration than upgrader.yaml has now: it would be "
+            "impossible to restore a node that has both configurations",
             remedy="Restore `kubeletConfiguration` and `containerRuntime` (with its file) in upgrader.yaml, and resume;"
             " or run `upgrader rollback`, then start a new run.",
         )

@@ -96,9 +96,9 @@ class NodesStep:
                 f"{len(failed)} of {len(self.planned.nodes)} nodes of pool {pool.name} failed (maxFailed: "
                 f"{pool.max_failed}):\n"
                 f"{_listed(failed)}",
-                remedy=f"Fix what blocks the upgrade of {', '.join(failed)}, then run again; or see `maxFailed` and "
-                "`drain.onBlocked` of `nodes.pools` in upgrader.yaml. If a node's machine is permanently gone, "
-                f"run `kubectl delete node {next(iter(failed))}`.",
+                remedy=f"Fix what blocks the upgrade of {', '.join(failed)}, then run the same command again; or see "
+                "`maxFailed` and `drain.onBlocked` of `nodes.pools` in upgrader.yaml. If a node's machine is "
+                f"permanently gone, run `kubectl delete node {next(iter(failed))}`.",
             )
 
 

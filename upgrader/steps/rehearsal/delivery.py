@@ -79,4 +79,4 @@ def _streamed(hosts: Hosts, member: EtcdMember, files: Sequence[str]) -> Iterato
     yield from hosts.stream(member.host, ["tar", *words, SCRATCH, *files], timeout_seconds=_SEND_SECONDS)
 
 
-_STAY = "Nothing was changed. Omit --on, to rehearse on a controller."
+_STAY = "Nothing was changed. To rehearse on a controller, omit --on."

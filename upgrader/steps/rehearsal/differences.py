@@ -78,33 +78,39 @@ def _left(found: Difference) -> Finding:
 
 def _update(found: Difference) -> Finding:
     title = f"the target refuses to update {found.resource}"
-    remedy = "Fix the objects before the upgrade: afterwards, no controller could update them, even unchanged."
+    remedy = (
+        "Fix the objects before the upgrade: the target rejects every update of them, even one that changes nothing."
+    )
     return Finding("rehearsal.update", "error", title, found.said, remedy)
 
 
 def _status(found: Difference) -> Finding:
     title = f"the target refuses to update the status of {found.resource}"
-    remedy = "Fix the objects before the upgrade: afterwards, their controllers could not report what they do."
+    remedy = "Fix the objects before the upgrade: after it, controllers can't update the status of these objects."
     return Finding("rehearsal.status", "error", title, found.said, remedy)
 
 
 def _create(found: Difference) -> Finding:
     title = f"the target refuses to create {found.resource} like those that exist"
-    remedy = "Fix the manifests that they come from: existing objects stay, but could not be created again."
+    remedy = "Fix the manifests that they come from: existing objects stay, but can't be recreated after the upgrade."
     return Finding("rehearsal.create", "error", title, found.said, remedy)
 
 
 def _manifest(found: Difference) -> Finding:
     title = f"the target refuses {found.resource} as Helm's records have them"
     remedy = (
-        "Upgrade the releases with values or charts that fix it. Helm could neither apply nor restore these manifests."
+        "Upgrade the releases with values or charts that fix it. After the upgrade, Helm can't apply or restore these "
+        "manifests."
     )
     return Finding("rehearsal.manifest", "error", title, found.said, remedy)
 
 
 def _manifest_gone(found: Difference) -> Finding:
     title = f"Helm's records have {found.resource} at version {found.reason}, which the target does not serve"
-    remedy = "Upgrade the releases with charts for another version first. Otherwise, Helm fails for them afterwards."
+    remedy = (
+        "Upgrade the releases with charts for another version first. Otherwise, Helm can't change these releases "
+        "after the upgrade."
+    )
     return Finding("rehearsal.manifest-gone", "error", title, found.objects, remedy)
 
 
@@ -118,7 +124,7 @@ def _manifest_unread(found: Difference) -> Finding:
 
 def _changed(found: Difference) -> Finding:
     title = f"the target reads different values in {found.resource}, or none"
-    remedy = "Check that clients of these fields work with the target's values, and without the missing ones."
+    remedy = "Check that clients of these fields work with the target's values, and where a value is missing."
     return Finding("rehearsal.changed", "warning", title, f"{found.objects}. Fields: {found.reason}", remedy)
 
 

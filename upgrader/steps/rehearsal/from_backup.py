@@ -29,7 +29,7 @@ __all__ = ["BackupRehearsal"]
 
 _MOST_BYTES = 1 << 20
 """Of a file that a flag names."""
-_ANOTHER = "Take a new backup, or omit --here, to rehearse on a controller. Nothing was started."
+_ANOTHER = "Take a new backup. Or, to rehearse on a controller, omit --here. Nothing was started."
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class BackupRehearsal:
             if names_files(files[path].decode(errors="replace")):
                 raise BackupRefused(
                     f"{path} names other files, which only a rehearsal on a controller can read",
-                    remedy="Omit --here, to rehearse on a controller. Nothing was started.",
+                    remedy="To rehearse on a controller, omit --here. Nothing was started.",
                 )
         return _Read(manifest, files)
 
@@ -99,14 +99,15 @@ class BackupRehearsal:
         """Anyone who knows the public key can write a backup: its etcd is started only if a controller has it, too."""
         if manifest.cluster_uid != self.cluster_uid:
             raise BackupRefused(
-                f"{self.backup.path} is of cluster {manifest.cluster_uid or 'unknown'}, not of this cluster, "
-                f"{self.cluster_uid}; nothing was started",
+                f"{self.backup.path} was taken from cluster {manifest.cluster_uid or 'unknown'}, not from this "
+                f"cluster, {self.cluster_uid}; nothing was started",
                 remedy="Check the folder and the file.",
             )
         images = dict.fromkeys(self._etcds())
         if manifest.etcd not in images:
             raise BackupRefused(
-                f"{self.backup.path} is of etcd {manifest.etcd}, and the controllers run {', '.join(images) or 'none'}",
+                f"{self.backup.path} was taken from etcd {manifest.etcd}, but the controllers run "
+                f"{', '.join(images) or 'none'}",
                 remedy=_ANOTHER,
             )
 
@@ -126,7 +127,7 @@ class BackupRehearsal:
                 results.append(self.machine.compare(_delivery(read, content), servers))
 
         if self.backup.read(receive) != read.manifest:
-            raise BackupRefused(f"{self.backup.path} was replaced by another backup meanwhile", remedy=_ANOTHER)
+            raise BackupRefused(f"{self.backup.path} was replaced by another backup in the meantime", remedy=_ANOTHER)
         return results[0]
 
 

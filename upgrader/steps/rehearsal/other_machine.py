@@ -22,7 +22,7 @@ def refuse_controller(hosts: Hosts, controllers: Iterable[Host], machine: Host, 
     if not own:
         raise HostError(
             f"{machine.name}: {_MACHINE_ID} is missing or empty, so upgrader can't tell whether this is a controller",
-            remedy="Nothing was copied. Make one on that machine: systemd-machine-id-setup.",
+            remedy="Nothing was copied. Create one on that machine: systemd-machine-id-setup.",
         )
     for controller in controllers:
         try:
@@ -33,9 +33,9 @@ def refuse_controller(hosts: Hosts, controllers: Iterable[Host], machine: Host, 
             raise HostError(
                 f"{machine.name} is the controller {controller.name}: both have the same {_MACHINE_ID}. {option} "
                 "needs a machine that is not a controller",
-                remedy=f"Nothing was copied. Omit {option}, to rehearse on a controller. If they are two "
-                f"machines, one is a clone: remove {_MACHINE_ID} on {machine.name}, then run systemd-machine-id-setup "
-                "there.",
+                remedy=f"Nothing was copied. To rehearse on a controller, omit {option}. If these are two machines, "
+                f"one is a clone of the other: remove {_MACHINE_ID} on {machine.name}, then run "
+                "systemd-machine-id-setup there.",
             )
 
 

@@ -57,7 +57,7 @@ class FreeReleaseStep:
             who = f"Helm process {pid} on this machine is active" if pid else "another Helm process may be active"
             raise ReleaseLocked(
                 f"{what}, and is {age:.0f} s old: {who}",
-                remedy="Run again when that process has ended, or when the revision is "
+                remedy="Run the same command again when that process has ended, or when the revision is "
                 f"{stuck.abandoned_after(self.timeout_seconds):.0f} s old; check: helm history {name} -n {namespace}",
             )
         if good is None:

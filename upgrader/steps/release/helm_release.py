@@ -215,7 +215,7 @@ def _described(revision: Revision) -> str:
 def _with_cause(error: HelmError | ApiUnavailable, seen: tuple[Verdict, ...], lost: Sequence[str]) -> StepFailed:
     """Helm reports only that it timed out; the workloads show why, and the nodes that went `lost` meanwhile."""
     at_fault = [verdict for verdict in seen if verdict.kind is not VerdictKind.HOLDS]
-    gone = [f"node {name} went down meanwhile" for name in lost]
+    gone = [f"node {name} went down in the meantime" for name in lost]
     if not at_fault:
         return StepFailed("\n".join([error.message, *gone]), remedy=error.remedy)
     lines = [line for verdict in at_fault for line in verdict.lines()]

@@ -105,7 +105,7 @@ class ReleaseInspector:
             newest = self._newest()
             if pid:
                 state = self._describe(newest) if newest else f"release {self._name} is not installed"
-                return f"{state}; Helm process {pid} on this machine works on it"
+                return f"{state}; Helm process {pid} on this machine is working on it"
             if newest is None:
                 return ""
             since = seen_since.setdefault((newest.number, newest.status), self.clock.monotonic())
@@ -127,8 +127,8 @@ class ReleaseInspector:
         if still:
             raise StepFailed(
                 f"{still}, and Helm did not finish within {seconds:.0f} s",
-                remedy="Run again when that Helm process has ended. To see the release's state: helm history "
-                f"{self._name} -n {self.spec.namespace}",
+                remedy="Run the same command again when that Helm process has ended. To see the release's state: helm "
+                f"history {self._name} -n {self.spec.namespace}",
             )
 
     def _describe(self, newest: Revision) -> str:

@@ -60,7 +60,7 @@ class OwnWait:
         still = wait_until(self.clock, still_missing, seconds=seconds)
         if still:
             lines = [line for verdict in lacking for line in verdict.lines()] or [still]
-            lines += [f"node {name} went down meanwhile" for name in self._lost(down)]
+            lines += [f"node {name} went down in the meantime" for name in self._lost(down)]
             without = f"(waited {seconds:.0f} s, without {first_few(sorted(down))}, which Helm would have waited for)"
             remedy = lacking[0].remedy if lacking else ""
             raise WorkloadFailed("\n".join((*lines, without)), remedy=remedy)

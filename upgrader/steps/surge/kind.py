@@ -80,7 +80,7 @@ class SurgeKind(PlannedKind[PlannedSurge]):
             raise UsageError(
                 f"the run's journal removes surge nodes in step {step.name!r}, but upgrader.yaml has no pool with such "
                 "a `surge`",
-                remedy="Restore `surge` of that pool in upgrader.yaml, and run this again.",
+                remedy="Restore `surge` of that pool in upgrader.yaml, and run the same command again.",
             )
         return pool
 

@@ -71,7 +71,7 @@ class SurgeRemoval:
     def _left(self, node: SurgeNode, drained: Collection[str], note: Note) -> str:
         if node.name not in drained:
             # It may have pods: without its Node, they would be started elsewhere while they run on here.
-            return f"{node.name} joined meanwhile, and was not drained"
+            return f"{node.name} joined in the meantime, and was not drained"
         if node.ready:
             return f"{node.name} is still Ready"
         patiently(self.drain.clock, lambda: self.drain.kube.delete(NODES, node.name))

@@ -59,5 +59,5 @@ class TrialStep(OneWay):
             raise StepFailed(
                 "\n".join(f"{finding.id}: {finding.title}. {finding.diagnosis}" for finding in blocking),
                 remedy=" ".join(dict.fromkeys(finding.remedy for finding in blocking))
-                + f" Then run again; to override: --skip {blocking[0].id} --reason TEXT",
+                + f" Then run the same command again; to override: --skip {blocking[0].id} --reason TEXT",
             )

@@ -177,7 +177,7 @@ def test_only_the_api_server_says_that_an_object_does_not_exist(text: str) -> No
 
         async with client(answer) as api:
             for ask in (api.get(PODS, "db-0", "shop"), api.delete(PODS, "db-0", "shop", uid="u")):
-                with pytest.raises(ApiRefused, match="404: the answer isn't an API server's") as refused:
+                with pytest.raises(ApiRefused, match="404: the answer isn't from an API server") as refused:
                     await ask
                 assert not isinstance(refused.value, NotFound)
             said[0] = GONE

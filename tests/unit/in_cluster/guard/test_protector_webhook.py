@@ -280,7 +280,7 @@ def test_a_kubeconfig_of_another_cluster_lets_no_pod_go(ask: Callable[[str], Adm
         answer = await world.ask(ask("x"))
         assert (answer.allowed, answer.code) == (False, 409)
         assert "the cluster that guard reads for the cell a has no pod shop/x" in answer.message
-        assert "or the kubeconfig of the cell is another cluster's" in answer.message
+        assert "or the kubeconfig of the cell is for another cluster" in answer.message
 
     run(test)
 
@@ -303,7 +303,7 @@ def test_an_eviction_of_a_pod_that_is_certainly_gone_is_404(is_own: bool) -> Non
         answer = await world.ask(eviction("gone", "5"))
         assert (answer.code, "kubeconfig" in answer.message) == (404, False)
         # Where two clusters have the same workerCellId, this is all that the second one's user sees.
-        assert answer.message.endswith("or another cluster's API server calls this cell's path")
+        assert answer.message.endswith("or the API server of another cluster calls the path of this cell")
 
     run(test)
 
@@ -717,7 +717,7 @@ def test_pods_of_a_cell_that_is_not_counted_any_more_let_no_other_go() -> None:
         refused = await world.ask(deletion("y", "2"))
         assert refused.code == 429
         assert refused.message.endswith(
-            ": the pods of the cell b don't count, as no aggregator has counted them for five minutes"
+            ": the pods of the cell b don't count, because no aggregator has counted them for five minutes"
         )
         put(world.api, protector(5, cells={**cells, "b": counted_at(4, 2)}))
         assert (await world.ask(deletion("y", "3"))).allowed, "read before the watch has brought it"

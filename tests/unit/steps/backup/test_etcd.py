@@ -301,7 +301,7 @@ def test_what_a_restore_works_with_is_not_removed() -> None:
 def test_too_little_space_is_told_before_anything_is_done() -> None:
     """How much is free, how much is needed, and what to do."""
     work, hosts = tools({}, free=1000)
-    words = "/var/lib/etcd has 0 MiB of free space, 300 MiB are needed"
+    words = "/var/lib/etcd has 0 MiB of free space, but 300 MiB are needed"
     with pytest.raises(HostError, match=words) as caught, work.workspace(MEMBER, 44 << 20, NOTE):
         pytest.fail("there is no space")
     assert "defrag" in caught.value.remedy

@@ -166,7 +166,7 @@ def test_without_a_majority_the_newest_data_is_taken(lab: Lab) -> None:
     for name, revision in (("controller-1", 4), ("controller-2", 7)):
         lab.standings[name] = {"healthy": False, "revision": revision, "said": "no leader"}
     assert lab.taker.take(lab.notes.append).manifest.member == "controller-2"
-    assert any("No etcd member is part of a quorum. The backup is of controller-2" in note for note in lab.notes)
+    assert any("No etcd member is part of a quorum. The backup comes from controller-2" in note for note in lab.notes)
 
 
 def test_the_next_member_is_tried_where_one_fails(lab: Lab) -> None:
@@ -206,7 +206,7 @@ def test_an_unreachable_controller_makes_no_backup(lab: Lab) -> None:
 
 def test_without_recipients_nothing_is_done(lab: Lab) -> None:
     """The remedy says how to get a key."""
-    with pytest.raises(UsageError, match="no key could read the backup") as caught:
+    with pytest.raises(UsageError, match="there is no key to encrypt the backup with") as caught:
         replace(lab.taker, settings=BackupSettings()).take(lab.notes.append)
     assert "upgrader backup keygen" in caught.value.remedy
     assert not lab.hosts.ran

@@ -33,12 +33,12 @@ def test_without_api_and_etcd_the_ca_decides() -> None:
     """The same one is this cluster's; another one is refused."""
     ours = replace(manifest(), authority=hashlib.sha256(b"ours").hexdigest())
     _check_cluster(session(b"ours"), MEMBER, ours)
-    with pytest.raises(BackupRefused, match="another CA"):
+    with pytest.raises(BackupRefused, match="a different CA"):
         _check_cluster(session(b"theirs"), MEMBER, ours)
 
 
 def test_two_clusters_without_a_ca_there_are_not_the_same() -> None:
     """Both may have it in another folder: nothing was compared then."""
     taken = replace(manifest(), authority=hashlib.sha256(b"").hexdigest())
-    with pytest.raises(BackupRefused, match="another CA"):
+    with pytest.raises(BackupRefused, match="a different CA"):
         _check_cluster(session(None), MEMBER, taken)

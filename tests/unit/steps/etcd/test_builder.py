@@ -67,7 +67,7 @@ def test_without_the_section_there_is_no_such_step() -> None:
 def test_a_plan_and_what_follows_from_it() -> None:
     """Which members change, from what to what, and how they go back."""
     (document,) = PlanDocument.of(plan(controller_2=NEW), (), {}).steps
-    assert document.summary == "2 members, one after the other: 3.6.5-0 → 3.6.8-0"
+    assert document.summary == "2 members, one at a time: 3.6.5-0 → 3.6.8-0"
     assert [str(image) for image in document.images] == ["registry.k8s.io/etcd: 3.6.5-0 → 3.6.8-0"] * 2
     assert str(document.undo) == "each member returns to its previous image" and document.to_do
     after = observed_after(plan(), observed())

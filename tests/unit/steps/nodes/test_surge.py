@@ -134,10 +134,10 @@ def test_node_that_joins_while_the_others_are_removed_is_not_deleted() -> None:
     cloud.joins_late = "gpu-surge-2"
     cloud.run_remove()
     assert cloud.nodes() == {"gpu-surge-2": ""}
-    assert "gpu-surge-2 joined meanwhile, and was not drained" in cloud.notes[-1]
+    assert "gpu-surge-2 joined in the meantime, and was not drained" in cloud.notes[-1]
     cloud.machines = set()
     cloud.kube._objects.pop(("v1", "nodes", "", "gpu-surge-2"))
-    with pytest.raises(RollbackFailed, match="gpu-surge-2 joined meanwhile"):
+    with pytest.raises(RollbackFailed, match="gpu-surge-2 joined in the meantime"):
         cloud.undo()
     cloud.joins_late = ""
     cloud.run_remove()

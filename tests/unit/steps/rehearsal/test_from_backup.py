@@ -206,10 +206,10 @@ def test_a_backup_that_is_damaged_while_it_is_compared_leaves_nothing(
 
 def test_a_backup_of_another_cluster_is_refused(site: Site) -> None:
     """It says nothing of this one: nothing is started. So is one of which that isn't known."""
-    with pytest.raises(BackupRefused, match=r"is of cluster uid-1, not of this cluster, uid-2"):
+    with pytest.raises(BackupRefused, match=r"was taken from cluster uid-1, not from this cluster, uid-2"):
         site.run("uid-2")
     site.changed = lambda made: replace(made, cluster_uid="")
-    with pytest.raises(BackupRefused, match=r"is of cluster unknown, not of this cluster"):
+    with pytest.raises(BackupRefused, match=r"was taken from cluster unknown, not from this cluster"):
         site.run()
     assert not site.did
 
@@ -217,7 +217,7 @@ def test_a_backup_of_another_cluster_is_refused(site: Site) -> None:
 def test_only_an_etcd_that_a_controller_runs_is_started(site: Site) -> None:
     """Whoever knows the public key can write a backup that names any image."""
     site.changed = lambda made: replace(made, etcd="example.com/evil")
-    with pytest.raises(BackupRefused, match=rf"is of etcd example\.com/evil, and the controllers run {ETCD}"):
+    with pytest.raises(BackupRefused, match=rf"was taken from etcd example\.com/evil, but the controllers run {ETCD}"):
         site.run()
     site.changed = lambda made: made
     site.controllers.files.clear()
@@ -232,7 +232,7 @@ def test_a_machine_that_is_a_controller_is_refused(site: Site) -> None:
     site.here.files[HERE.name, "/etc/machine-id"] = b"controller-2"
     with pytest.raises(HostError, match=r"^this machine is the controller controller-2") as caught:
         site.run()
-    assert "Omit --here" in caught.value.remedy and not site.did
+    assert "omit --here" in caught.value.remedy and not site.did
 
 
 def test_a_backup_that_is_replaced_meanwhile_gives_no_result(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,7 +246,7 @@ def test_a_backup_that_is_replaced_meanwhile_gives_no_result(site: Site, monkeyp
         return found
 
     monkeypatch.setattr(BackupFile, "read", replacing)
-    with pytest.raises(BackupRefused, match="was replaced by another backup meanwhile"):
+    with pytest.raises(BackupRefused, match="was replaced by another backup in the meantime"):
         site.run()
     assert site.did == ["ready"], "it is not the snapshot that was verified"
 

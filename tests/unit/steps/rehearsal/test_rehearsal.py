@@ -127,7 +127,7 @@ def test_requests_of_an_audit_log_may_be_many() -> None:
 @pytest.mark.parametrize(
     ("answer", "code", "why"),
     [
-        ({"failed": "1,000 MiB of memory are available, 2,304 MiB are needed"}, 0, "of memory are available"),
+        ({"failed": "1,000 MiB of memory are available, but 2,304 MiB are needed"}, 0, "of memory are available"),
         ({"findings": [{"what": "gone"}]}, 0, "can't be parsed"),
     ],
 )
@@ -145,11 +145,11 @@ def test_a_controller_without_room_is_left_alone(monkeypatch: pytest.MonkeyPatch
     other = replace(MEMBER, host=Host("controller-2", "10.0.0.12"))
     monkeypatch.setattr(rehearsal, "members_to_ask", lambda *_: [MEMBER, other])
     machine, notes = Machine({"findings": []}), list[str]()
-    machine.lacking["controller-1"] = "3,000 MiB of free space, 4,000 MiB are needed"
+    machine.lacking["controller-1"] = "3,000 MiB of free space, but 4,000 MiB are needed"
     result = Rehearsal(machine, (HOST, other.host)).run(SERVERS, notes.append)
     assert result.controller == "controller-2"
     assert machine.rooms == [{"folder": "/var/lib/etcd/upgrader", "bytes": 4000 + (256 << 20), "memory": 2 << 30}] * 2
-    assert notes[0] == "controller-1: 3,000 MiB of free space, 4,000 MiB are needed"
+    assert notes[0] == "controller-1: 3,000 MiB of free space, but 4,000 MiB are needed"
     machine.lacking["controller-2"] = "no memory"
     monkeypatch.setattr(rehearsal, "prove_any", lambda *_: pytest.fail("a snapshot was taken"))
     with pytest.raises(HostError, match="controller-1: 3,000 MiB"):

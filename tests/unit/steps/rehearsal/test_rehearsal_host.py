@@ -183,7 +183,7 @@ def test_flags_name_the_files_where_they_arrive() -> None:
 
 def test_nothing_is_sent_to_a_host_that_lacks_something(snapshot: list[str]) -> None:
     """What it lacks is said before a snapshot is taken."""
-    machines = Machines(ready={"failed": "900 MiB of memory are available, 2,304 MiB are needed"})
+    machines = Machines(ready={"failed": "900 MiB of memory are available, but 2,304 MiB are needed"})
     with pytest.raises(HostError, match=r"^build-1: 900 MiB of memory are available") as caught:
         rehearse(machines)
     assert machines.did == ["ready on build-1"] and not snapshot
@@ -206,7 +206,7 @@ def test_a_controller_with_another_address_is_refused(snapshot: list[str]) -> No
     machines.files[HOST.name, MACHINE_ID] = machines.files[CONTROLLER.name, MACHINE_ID]
     with pytest.raises(HostError, match=r"^build-1 is the controller controller-1: both have the same /etc") as caught:
         rehearse(machines)
-    assert "Omit --on build-1" in caught.value.remedy and "systemd-machine-id-setup" in caught.value.remedy
+    assert "omit --on build-1" in caught.value.remedy and "systemd-machine-id-setup" in caught.value.remedy
     assert not machines.did and not snapshot
 
 
@@ -237,7 +237,7 @@ def test_files_that_can_not_travel_are_refused_before_anything_does() -> None:
     machines.files_to_send = {"failed": f"{ADMISSION} names other files"}
     with pytest.raises(HostError, match=r"controller-1: .* names other files") as caught:
         rehearse(machines)
-    assert "Omit --on" in caught.value.remedy and machines.did == [
+    assert "omit --on" in caught.value.remedy and machines.did == [
         "ready on build-1",
         "room on controller-1",
         "files_to_send on controller-1",

@@ -120,8 +120,8 @@ def test_why_a_server_does_not_start_is_told(processes: Processes, tmp_path: Pat
     assert said == "it exited with code 1: unrecognized feature gate: NoSuchGate"
 
 
-EXITED = r"^etcd-target exited with code 3, as it does when its disk is full"
-KILLED = r"was killed \(signal 9\), as happens when memory runs out: it used [\d,]+ MiB, and all .* 2,048 MiB"
+EXITED = r"^etcd-target exited with code 3, which happens when its disk is full"
+KILLED = r"was killed \(signal 9\), which happens when memory runs out: it used [\d,]+ MiB, and all .* 2,048 MiB"
 
 
 class SlowProcesses(Processes):

@@ -38,7 +38,7 @@ def test_copies_that_would_have_pods_evicted_are_refused(tmp_path: Path) -> None
     """Etcd's data is on the kubelet's disk, unless it has one of its own."""
     room.require_disk(str(tmp_path / "missing" / "yet"), 4 << 30)
     with pytest.raises(
-        Failed, match="14,592 MiB of free space, 15,616 MiB are needed: with less than 10 % free, the k"
+        Failed, match="14,592 MiB of free space, but 15,616 MiB are needed: with less than 10 % free, the k"
     ):
         room.require_disk(str(tmp_path), 5 << 30)
 
@@ -63,7 +63,7 @@ def test_a_disk_that_is_not_the_kubelets_may_be_used(
     """Nothing is evicted for it: on a disk of etcd's own, and on a host without a kubelet."""
     monkeypatch.setattr(kubelets_share, "_FOLDER", kubelet)
     room.require_disk(str(tmp_path), 13 << 30)
-    with pytest.raises(Failed, match=r"14,592 MiB of free space, 15,616 MiB are needed$"):
+    with pytest.raises(Failed, match=r"14,592 MiB of free space, but 15,616 MiB are needed$"):
         room.require_disk(str(tmp_path), 15 << 30)
 
 
@@ -142,7 +142,7 @@ def test_nothing_is_left_free_for_a_kubelet_that_never_evicts_for_it(
     file.write_text(text)
     kubelet(monkeypatch, file, **flags)
     room.require_disk(str(tmp_path), 13 << 30)
-    with pytest.raises(Failed, match=r"14,592 MiB of free space, 15,616 MiB are needed$"):
+    with pytest.raises(Failed, match=r"14,592 MiB of free space, but 15,616 MiB are needed$"):
         room.require_disk(str(tmp_path), 15 << 30)
 
 
@@ -244,7 +244,7 @@ def test_as_much_memory_is_left_as_the_kubelet_wants(
     memory.write_text("MemTotal: 8388608 kB\nMemFree: 1 kB\nMemAvailable: 2097152 kB\n")
     monkeypatch.setattr(room, "_MEMORY", str(memory))
     kubelet(monkeypatch, file, root_dir=root or str(tmp_path))
-    with pytest.raises(Failed, match=f"^2,048 MiB of memory are available, {needed}"):
+    with pytest.raises(Failed, match=f"^2,048 MiB of memory are available, but {needed}"):
         room.require_memory(2 << 30)
     memory.write_text("MemTotal: 8388608 kB\nMemAvailable: 3145728 kB\n")
     room.require_memory(2 << 30)

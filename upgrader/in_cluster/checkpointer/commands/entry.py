@@ -52,7 +52,7 @@ def _parser() -> argparse.ArgumentParser:
         "--root",
         type=Path,
         default=Path("/etc/kubernetes"),
-        help="folder of manifests/ and of the checkpoints (default: %(default)s)",
+        help="folder that has manifests/ and the checkpoints (default: %(default)s)",
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 

@@ -26,7 +26,10 @@ def add_ingress_flags(flag: Callable[..., None]) -> None:
     flag("ingress.namespace", "ingress_namespaces", str, [], text, action="append", metavar="NAME")
     text = "guard's image, for health checkers whose IngressDaemonSet names no image, or the original's"
     flag("ingress.health-checker-image", "checker_image", str, "", text, metavar="IMAGE")
-    text = "annotation that IngressDaemonSets may set on Nodes; can be repeated (default: those of an upgrade)"
+    text = (
+        "annotation that IngressDaemonSets may set on Nodes; can be repeated (default: the annotations that an "
+        "upgrade uses)"
+    )
     flag("ingress.node-annotation", "node_annotations", str, [], text, action="append", metavar="KEY")
 
 

@@ -33,12 +33,12 @@ class ProtectorSettings:
 
 def add_flags(flag: Callable[..., None], seconds: Callable[[str], float]) -> None:
     """`flag(name, dest, type, default, help, **more)` adds one; `seconds` reads a duration."""
-    text = "cells whose pods the webhook protects, each with a kubeconfig if it is another cluster than guard's"
+    text = "cells whose pods the webhook protects, each with a kubeconfig if guard runs in a different cluster"
     flag("protector.cells", "cells", _cells, {}, text, metavar="CELL[=FILE],…")
     text = "prefix of /CELL in the webhook's path"
     flag("protector.path-prefix", "prefix", _prefix, "/protector", text, metavar="/protector")
     flag("protector.cell", "cell", _cell, "default", "cell whose pods the aggregator counts", metavar="default")
-    text = "kubeconfig of the cluster with the PodProtectors, if it is another cluster than guard's"
+    text = "kubeconfig of the cluster with the PodProtectors, if guard runs in a different cluster"
     flag("protector.core-config-file", "core", Path, None, text, metavar="FILE")
     text = "namespace whose pods are protected; can be repeated (default: all)"
     flag("protector.namespace", "protector_namespaces", str, [], text, action="append", metavar="NAME")

@@ -319,7 +319,7 @@ def _silence(protector: Protector) -> str:
         if len(protector.silent) == 1
         else f"cells {', '.join(sorted(protector.silent))}"
     )
-    return f": the pods of the {which} don't count, as no aggregator has counted them for five minutes"
+    return f": the pods of the {which} don't count, because no aggregator has counted them for five minutes"
 
 
 def _healthy(counts: Counts, criterion: str) -> int:

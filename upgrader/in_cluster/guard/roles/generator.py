@@ -162,7 +162,8 @@ class Generator:
         if _name(protector) not in self._of_people:
             self._of_people.add(_name(protector))
             LOG.warning(
-                "guard didn't create this PodProtector, which has the name of a Deployment's: it is left unchanged",
+                "guard didn't create this PodProtector, which has the name that a Deployment's would get: it is left "
+                "unchanged",
                 extra={"protector": _name(protector)},
             )
         return Work()
@@ -206,7 +207,10 @@ class Generator:
         if deployment is None:
             LOG.warning(
                 "a Deployment is gone without a deletion: its PodProtector stays",
-                extra={"protector": _name(protector), "remedy": "apply the Deployment again, with as many replicas"},
+                extra={
+                    "protector": _name(protector),
+                    "remedy": "apply the Deployment again, with as many replicas as before",
+                },
             )
 
     async def _create(self, deployment: Object) -> Object:

@@ -173,7 +173,7 @@ class PrepareDownscale:
             told = {each.pod: decided.uids[each.pod] for each in decided.endpoints}
             await self._locks.write(held, with_open(held.lease, decided.set, preparing, self._locks.now(), told))
         except Conflict:
-            return refused(request, "its group's lock has expired meanwhile")
+            return refused(request, "its group's lock has expired in the meantime")
         LOG.info("downscale allowed", extra={"request": str(request), "prepared": len(decided.endpoints)})
         return answer
 
@@ -186,7 +186,7 @@ class PrepareDownscale:
         sets = tuple(map(stateful_set, found))
         which = next((each for each in sets if each.name == request.name), None)
         if which is None:
-            raise ApiAway(f"{request} has left the group {group} meanwhile")
+            raise ApiAway(f"{request} has left the group {group} in the meantime")
         others = [each for each in sets if each.uid != which.uid]
         state = GroupState(
             sets,

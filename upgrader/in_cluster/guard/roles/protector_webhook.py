@@ -244,8 +244,8 @@ class CellWebhook:
         which = f"pod {request.namespace}/{name}{f' with {state}' if state else ''}"
         where = f"the cluster that guard reads for the cell {self._cell} has no {which}: it was deleted or changed"
         if self._is_right:
-            return deny(code, f"{where} meanwhile, or another cluster's API server calls this cell's path")
-        return deny(CONFLICT, f"{where} meanwhile, or the kubeconfig of the cell is another cluster's")
+            return deny(code, f"{where} since then, or the API server of another cluster calls the path of this cell")
+        return deny(CONFLICT, f"{where} since then, or the kubeconfig of the cell is for another cluster")
 
 
 async def unknown_cell(request: AdmissionRequest) -> Answer:

@@ -27,7 +27,7 @@ class References:
         try:
             resource = await self._resource(version, kind)
             if resource is None:
-                return f"the API has no kind {kind} in {version or 'no version'}"
+                return f"the API has no kind {kind} in version '{version}'"
             scale = await self._api.get(resource, name, which.namespace, subresource="scale")
         except (ApiAway, ApiRefused) as error:
             return str(error)

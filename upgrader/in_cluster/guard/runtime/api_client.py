@@ -335,7 +335,9 @@ async def _check(response: aiohttp.ClientResponse, what: str) -> None:
         raise ApiAway(text)
     if status == 404 and not _is_status(content):
         # A load balancer, or a proxy without this cluster, knows nothing of any object.
-        raise ApiRefused(f"{what}: 404: the answer isn't an API server's, or it doesn't serve this kind", status)
+        raise ApiRefused(
+            f"{what}: 404: the answer isn't from an API server, or the API server doesn't serve this kind", status
+        )
     if status in _REFUSALS:
         raise _REFUSALS[status](text, status)
     raise ApiRefused(text, status)

@@ -71,7 +71,7 @@ def _answers(name: str, server: EtcdServer, answering: frozenset[str]) -> Iterat
         voters = [m for m in members if not m.learner]
         up = [m for m in voters if m.id in answering]
         down = ", ".join(m.name or m.id for m in voters if m.id not in answering)
-        count = f"{len(up)} of {len(voters)} members answer, {len(voters) // 2 + 1} are needed"
+        count = f"{len(up)} of {len(voters)} members answer, but {len(voters) // 2 + 1} are needed"
         title = f"{name}: etcd has no leader: {count if voters else 'it has no quorum'}"
         remedy = f"Start these members again: {down}." if down else "Check the network between the members, port 2380."
         yield Cause(Finding("etcd.no-quorum", "error", title, f"etcd reports: {server.said}", remedy), explains=True)
@@ -86,8 +86,8 @@ def _alarm(name: str, server: EtcdServer, kind: str, member: str) -> Iterator[Ca
         of = f" ({size(server.db_size)} of {size(server.db_quota)})" if not by else ""
         title = f"{name}: etcd is full{of} and rejects every write{by}"
         remedy = (
-            "Compact and defragment it, or raise `--quota-backend-bytes`; then `etcdctl alarm disarm`. "
-            "See https://etcd.io/docs/v3.6/op-guide/maintenance/#space-quota"
+            "Compact and defragment etcd, or raise `--quota-backend-bytes`; then run `etcdctl alarm disarm`. See "
+            "https://etcd.io/docs/v3.6/op-guide/maintenance/#space-quota"
         )
         yield Cause(Finding("etcd.full", "error", title, "", remedy), explains=True)
     else:
@@ -104,14 +104,16 @@ def _lost(name: str, found: Etcd, what: str, answering: frozenset[str]) -> Cause
     if answering:
         title = f"{name}: {what}; the other members still have it"
         remedy = (
-            f"Remove this member (`etcdctl member remove`) and let it join again: "
+            "Remove this member (`etcdctl member remove`), then add it again: "
             f"https://etcd.io/docs/v3.6/op-guide/runtime-configuration/ ({name})"
         )
         return Cause(Finding("etcd.member-lost", "error", title, "", remedy), explains=True, blocks=True, stops=True)
     title = f"{name}: {what}"
     if not found.backups:
         why = "No backup was found on this machine (searched for *.db in the usual folders)."
-        remedy = "Copy a snapshot of etcd to this machine and run this again: it then prints the restore steps."
+        remedy = (
+            "Copy a snapshot of etcd to this machine and run the same command again: it then prints the restore steps."
+        )
         return Cause(Finding("etcd.lost", "error", title, why, remedy), explains=True, blocks=True, stops=True)
     backup = found.backups[0]
     why = "\n".join(f"Backup: {b.path}, {size(b.size)}, of {moment(b.changed)}" for b in found.backups)

@@ -118,7 +118,7 @@ def _compare_sums(path: Path, file: int, found: dict[str, Entry]) -> None:
     for number, line in enumerate(lines, 1):
         match = _LINE.fullmatch(line)
         if match is None:
-            raise _wrong(path, f"{SUMS}:{number}", "it is not a line of sha256sum")
+            raise _wrong(path, f"{SUMS}:{number}", "it is not a line in the format of sha256sum")
         if match[2] not in found or match[2] in summed or match[2] == SUMS:
             raise _wrong(
                 path, f"{SUMS}:{number}: {match[2]}", "the bundle doesn't contain this file, or lists it twice"

@@ -157,7 +157,7 @@ def test_only_plain_files(bundle: Path, kind: bytes) -> None:
     ("sums", "said"),
     [
         (b"", "SHA256SUMS: it has no line for bundle.json"),
-        (b"nonsense\n", "SHA256SUMS:1: it is not a line of sha256sum"),
+        (b"nonsense\n", "SHA256SUMS:1: it is not a line in the format of sha256sum"),
         (b"a" * 64 + b"  images/none.tar\n", "SHA256SUMS:1: images/none.tar: the bundle doesn't contain this file"),
         (b"a" * 64 + b"  bundle.json\n" + b"b" * 64 + b"  bundle.json\n", "SHA256SUMS:2: bundle.json: the bundle"),
         (b"x" * (5 * 1024 * 1024), "SHA256SUMS: it has 5242880 bytes"),
