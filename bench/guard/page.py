@@ -136,7 +136,7 @@ Limits are for two cores, which run etcd, one API server, guard and the client, 
   counts. *First look*: after its start; the first for each label of selectors, three here, sorts all pods by it.
 - **2,000 StatefulSets, 20,000 pods:** groups of four sets, each with a zone-aware budget, in one namespace; pods have
   some 4 KB. Memory is the peak of the process' resident set since its start. The time to list ends when `/ready`
-  answers 200, and includes the start of Python. The last deletion is of a group that is rolled out among the others.
+  answers 200, and includes the start of Python. The last deletion is in a group that is rolled out among the others.
 
 CPU time and writes: of the process that answers, for each answer within 10 s. Load balancers were not measured.
 
@@ -156,9 +156,9 @@ CHECKOUT` causes each of them again and again on guard, and on the project whose
 - **Clocks:** a clock that is 5 minutes ahead or behind writes the pods' Ready conditions, as a kubelet would
   (`minReadySeconds: 3`). While deletions are requested, the clocks of guard's webhook and aggregator jump to 5 minutes
   behind, 5 minutes ahead or the right time. Podseidon's clock can't be moved: Go asks the kernel. Same promise.
-- **The pod:** a downscale from 3 to 2 is allowed, and the pod is told. Before a controller removes it, replicas are 3
-  again. The promise is kept if the pod is told within a minute that it stays, and the other zone may then shrink.
+- **The pod:** a downscale from 3 to 2 is allowed, and the pod is notified. Before a controller removes it, replicas are
+  3 again. The promise is kept if the pod is notified within a minute that it stays, and the other zone may then shrink.
 
 Podseidon has no aggregator here: the test counts in its place, except while watches send no events. Four rounds of the
-watch, and ten of the pod, run at the same time. Seconds are guard's, of all rounds together.
+watch, and ten of the pod, run at the same time. Seconds are those of all of guard's rounds together.
 """

@@ -75,7 +75,7 @@ def check_health_requests(hosts: Hosts, controllers: Iterable[ControllerFacts], 
             raise Blocked(
                 f"{controller.host.name}: kube-apiserver authorizes all requests (--authorization-mode={_ALL}, also "
                 "its default), and then rejects anonymous ones. HAProxy's check would never succeed, because it has no "
-                f"token (`health.token: false`, because kube-apiserver reads only one --{_TOKENS}); nothing was changed",
+                f"token (`health.token: false`: kube-apiserver reads only one --{_TOKENS}); nothing was changed",
                 remedy=f"{_TOKEN_AGAIN} Or set --authorization-mode=Node,RBAC on every controller, once all clients "
                 f"have rights by RBAC. Or allow them in a file of --{_FLAG}, as {_ALLOWED}.",
             )

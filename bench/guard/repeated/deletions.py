@@ -67,7 +67,7 @@ class _App:
     def broken(self) -> str:
         """Whether more went than may, now that all have been asked for; or KEPT."""
         fewer = _LEAST - len(self.there())
-        return f"{fewer} pods too many went" if fewer > 0 else KEPT
+        return f"{fewer} pods too many were deleted" if fewer > 0 else KEPT
 
     def blocked(self, until: float) -> str:
         """Whether what was allowed isn't known to be gone by then (of `time.monotonic`), or no pod may go although all
@@ -195,13 +195,14 @@ def _wait_asked(side: Side) -> None:
 
 SILENT = Case(
     "silent",
-    "a watch tells nothing for 80 s, while all of 15 pods are asked for again and again; 5 must stay",
+    "a watch delivers no events for 80 s, while the deletion of all 15 pods is requested again and again; 5 must stay",
     "Podseidon",
     _silent,
 )
 CLOCKS = Case(
     "clocks",
-    "clocks differ by 5 minutes, and jump, while all of 15 pods that have just become Ready are asked for; 5 must stay",
+    "clocks differ by 5 minutes, and jump, while the deletion of all 15 pods is requested, which have just become "
+    "Ready; 5 must stay",
     "Podseidon",
     _clocks,
 )

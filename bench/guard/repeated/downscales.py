@@ -90,7 +90,7 @@ def _stays(side: Side, service: PodService, sets: Sets) -> str:
     """Whether the pod was told, and the other zone may now shrink."""
     one, other = sets.names
     if f"{one}-2" not in service.pods("DELETE"):
-        return "the pod stays, and isn't told so"
+        return "the pod stays, and isn't notified of it"
     try:
         becomes("the other zone", lambda: side.api.scaled(other, 2, subresource="scale") == "", seconds=_PATIENCE)
     except TimeoutError:
@@ -100,7 +100,7 @@ def _stays(side: Side, service: PodService, sets: Sets) -> str:
 
 PREPARED = Case(
     "prepared",
-    "a pod is prepared for shutdown, and replicas grow back before it goes: it must be told that it stays",
+    "a pod is prepared for shutdown, and replicas grow back before it is removed: it must be notified that it stays",
     "rollout-operator",
     _prepared,
 )

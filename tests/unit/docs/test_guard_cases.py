@@ -71,7 +71,7 @@ UPSTREAM = (
     'Webhook "… unready"',
     'Webhook "… unavailable"',
     'Webhook "… when peer is running"',
-    "(none: from the document) health port, nodes at a time, grace, attached, killed meanwhile",
+    "(none: from the document) health port, nodes at a time, grace, attached, killed during it",
 )
 
 CASES = 60
