@@ -50,6 +50,12 @@ IN_MESSAGES: Mapping[str, str] = {
     "is unknown": "it is unknown whether …, or which …",
     "kubeconfig leads to": "points to",
     "may not": "is not allowed to, must not; or might not",
+    "meanwhile": "since then, in the meantime, while …; or begin the sentence with it",
+    "is of": "is from, is for, belongs to",
+    "another … than": "a different … than, a … other than",
+    "run this again": "run the same command again",
+    "Omit …, to": "To …, omit …",
+    ", also in": "even in, including in; or the verb first",
 }
 """Word → what to write instead, for what users read: docstrings may have them."""
 _FORMS: Mapping[str, str] = {
@@ -66,6 +72,12 @@ _FORMS: Mapping[str, str] = {
     "is unknown": r"(?<!from )wh(?:ether|ich)(?: [^ .:;]+){1,9} (?:is unknown|can't be read)",
     "kubeconfig leads to": r"kubeconfigs?(?: [^ .:;]+){0,4} leads? to",
     "may not": r"(?<!may or )may (?:not|no longer)",
+    "meanwhile": r"(?<![.:;|>] )meanwhile(?!,)",
+    "is of": r"(?:is|are|was|were) of(?! the form)",
+    "another … than": r"another(?: [^ .:;,]+){1,2} than",
+    "run this again": r"(?:run this|then run) again",
+    "Omit …, to": r"omit [^ ]+, to",
+    ", also in": r"(?<=, )also (?:by|from|in|on|if|with|when|for|after)",
 }
 """Word → the regular expression of its forms."""
 _FENCE = re.compile(r"^( *)```.*?^\1```", re.MULTILINE | re.DOTALL)

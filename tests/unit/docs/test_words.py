@@ -51,6 +51,13 @@ def test_what_commands_print_is_no_prose(tmp_path: Path) -> None:
         ("whether it installs updates is unknown", "is unknown"),
         ("whether {} still exists can't be read", "is unknown"),
         ("its kubeconfig leads to another cluster", "kubeconfig leads to"),
+        ("the certificate has expired meanwhile", "meanwhile"),
+        ("the backup is of another cluster", "is of"),
+        ("it runs another minor version than the target", "another … than"),
+        ("Add it, then run this again.", "run this again"),
+        ("Fix it, then run again.", "run this again"),
+        ("Omit --on, to rehearse on a controller.", "Omit …, to"),
+        ("It is refused, also on a dry run.", ", also in"),
     ],
 )
 def test_each_word_of_messages_is_found(text: str, word: str) -> None:
@@ -60,7 +67,11 @@ def test_each_word_of_messages_is_found(text: str, word: str) -> None:
 
 def test_plain_sentences_of_messages_pass() -> None:
     """A field of a template, a possibility with both its sides, and the same facts in their usual order."""
-    text = "`step.begun` may or may not be set, and it is unknown whether it was. It can't be read, which is fine."
+    text = (
+        "`step.begun` may or may not be set, and it is unknown whether it was. It can't be read, which is fine. "
+        "Meanwhile, another one runs; meanwhile it waits: a URL that is of the form https://HOST. The pods run again, "
+        "and also in another zone."
+    )
     assert not count(text, IN_MESSAGES)
 
 
