@@ -142,7 +142,7 @@ def test_a_copy_that_no_lab_can_be_like_makes_none(made: Made, tmp_path: Path) -
     """More controllers than a lab can have, options that don't fit, a damaged file: each is refused by its reason."""
     controllers = [worker(f"cp-{number}", {"node-role.kubernetes.io/control-plane": ""}) for number in range(8)]
     refused = up_like(tmp_path, nodes=(*controllers, *NODES)).exception
-    assert isinstance(refused, UsageError) and "9 controllers, and a lab can have 7" in refused.message
+    assert isinstance(refused, UsageError) and "9 controllers, but a lab can have at most 7" in refused.message
     refused = up_like(tmp_path, "--hardened").exception
     assert isinstance(refused, UsageError) and "--like can't be combined with --hardened" in refused.message
     file = tmp_path / "copy.yaml"
