@@ -116,7 +116,7 @@ def test_why_helm_goes_on_is_in_the_journal(bench: Bench, *, undone: bool) -> No
     run(bench.runner(), replace(bench.step("a"), watched=applying, undo_watched=undoing), bench.step("b"))
     assert seen == [False]
     (text,) = told(bench)
-    assert "an active Helm continues" in text and "second signal stops the run immediately" in text
+    assert "an active Helm process continues" in text and "second signal stops the run immediately" in text
     assert bench.diary == (["apply a", "undo a to 1"] if undone else ["apply a"])
 
 

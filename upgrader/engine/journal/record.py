@@ -49,6 +49,8 @@ _NAMES = frozenset(
         "code",
         "name",
         "digest",
+        "changes",
+        "plan",
         "release",
         "namespace",
         "playbook",

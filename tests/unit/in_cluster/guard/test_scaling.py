@@ -258,8 +258,8 @@ def test_sets_follow_a_reference_and_it_shows_what_they_have() -> None:
     ("annotation", "why"),
     [
         ({"name": "other"}, "it doesn't exist, or has no scale"),
-        ({"kind": "Unknown"}, "the API has no kind Unknown in rollout-operator.grafana.com/v1"),
-        ({"api-version": ""}, "the API has no kind ReplicaTemplate in no version"),
+        ({"kind": "Unknown"}, "the API has no kind Unknown in version 'rollout-operator.grafana.com/v1'"),
+        ({"api-version": ""}, "the API has no kind ReplicaTemplate in version ''"),
     ],
 )
 def test_a_reference_that_cannot_be_read_is_an_event(annotation: dict[str, str], why: str) -> None:
