@@ -37,6 +37,8 @@ class _LostTerminal:
         """Lines that were not kept, and are not yet named."""
         self._lock = threading.RLock()  # a signal handler may write while it is held
         self._begun = False
+        self._alone = False
+        """Whether no thread writes: none could be started, or the interpreter ends, and stops it wherever it is."""
         self._thread = threading.Thread(target=self._write_all, name="terminal", daemon=True)
 
     @property
@@ -50,8 +52,10 @@ class _LostTerminal:
         with self._lock:
             if not self._begun:  # most commands write nothing here
                 self._begun = True
-                self._thread.start()
-                atexit.register(self._end)
+                self._start()
+            if self._alone:
+                self._write(text)
+                return len(text)
             behind = self.behind
             if behind and self._texts.qsize() >= _MOST:
                 self._lost += text.count("\n")
@@ -66,14 +70,25 @@ class _LostTerminal:
     def flush(self) -> None:
         """Nothing is held back."""
 
+    def _start(self) -> None:
+        try:
+            self._thread.start()
+        except RuntimeError:  # as many processes as the system permits; or the interpreter ends
+            self._alone = True
+        else:
+            atexit.register(self._end)
+
     def _write_all(self) -> None:
         while True:
             text, written = self._texts.get()
-            self._write(text)
-            with self._lock:
-                missing = self._missing() if self._texts.empty() else ""
-            self._write(missing)
-            written.set()
+            try:
+                with suppress(OSError, ValueError):  # it costs this text alone: without this thread, each would wait
+                    self._write(text)
+                    with self._lock:
+                        missing = self._missing() if self._texts.empty() else ""
+                    self._write(missing)
+            finally:
+                written.set()
 
     def _write(self, text: str) -> None:
         """By the system alone: a buffer that waits for the terminal has a lock, which the program's end needs."""
@@ -103,6 +118,7 @@ class _LostTerminal:
         self._texts.put(("", last))
         with suppress(KeyboardInterrupt):
             last.wait()
+            self._alone = True
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)

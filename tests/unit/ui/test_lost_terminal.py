@@ -113,3 +113,65 @@ def test_run_on_a_terminal_that_takes_no_output() -> None:
     """The display of a run keeps no event waiting, and shows each note once the terminal takes output."""
     shown = output_of(_RUN, *reversed(os.openpty()))
     assert all(shown.count(f"note {number} ") >= 1 for number in range(1000)) and "not shown" not in shown
+
+
+_BEGUN = """
+import sys
+from upgrader.ui.lost_terminal import outlast_the_terminal
+outlast_the_terminal()
+"""
+_LAST_WORDS = f"""{_BEGUN}
+class Word:
+    def __init__(self):
+        self.itself = self
+    def __del__(self, stream=sys.stderr):
+        print("the last word", file=stream)
+print("the first word", file=sys.stderr)
+Word()
+"""
+_NO_THREADS = f"""{_BEGUN}
+import threading
+def refused(self):
+    raise RuntimeError("can't start new thread")
+threading.Thread.start = refused
+print("a word", file=sys.stderr)
+print("another", file=sys.stderr)
+"""
+_NO_FILES = f"""{_BEGUN}
+import os
+from upgrader.ui import lost_terminal
+print("a word", file=sys.stderr)
+def refused(file):
+    raise OSError(24, "Too many open files")
+lost_terminal._discard = refused
+kept = os.dup(2)
+os.close(2)
+print("lost", file=sys.stderr)
+os.dup2(kept, 2)
+print("another", file=sys.stderr)
+"""
+
+
+def said_by(program: str) -> list[str]:
+    """What it writes to standard error; it has to end in order."""
+    root = Path(__file__).parents[3]
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=stretched(60), cwd=root, check=True
+    )
+    return done.stderr.splitlines()
+
+
+def test_what_is_written_while_the_interpreter_ends() -> None:
+    """No thread is left to write it then: a finalizer's text isn't lost, nor waited for."""
+    assert said_by(_LAST_WORDS) == ["the first word", "the last word"]
+
+
+def test_machine_that_starts_no_more_threads() -> None:
+    """Where a limit of processes is reached, the text is written all the same."""
+    assert said_by(_NO_THREADS) == ["a word", "another"]
+
+
+def test_text_that_can_not_be_written() -> None:
+    """Where not even a file to discard it could be opened, it alone is lost: later ones are written, and no one waits
+    for it forever."""
+    assert said_by(_NO_FILES) == ["a word", "another"]
