@@ -122,6 +122,7 @@ class Comparison:
                 self._left(after[key][0])
             self._clients()
             if write:
+                self._denied()
                 self._tokens(before, after)
                 self._releases(pool, Manifests(self._requests, before, after, skipped), before)
         if self.counts["objects"] and not self._of_copy:
@@ -139,6 +140,9 @@ class Comparison:
             if not each.served:
                 why = "" if each.why is None else self._requests.why(None, each.why)
                 self._found.add("client", f"{each.api_version} {each.resource} {each.verb}", why)
+
+    def _denied(self) -> None:
+        """Compare who may connect to pods: a server without its informers knows no roles, and permits no one that."""
         for one in denied(self._current, self._target, self._of_clients):
             why = self._requests.why(None, one.why)
             self._found.add("denied", f"{one.api_version} {one.resource}", why, (one.namespace, one.user))

@@ -60,15 +60,23 @@ def test_users_who_could_not_connect_to_pods_any_more_are_named() -> None:
     """Each request is sent as its user, as who sends them may do everything; what both refuse fails today."""
     request = Request("v1", "pods/exec", ["get"], (JANE, ANN, ("jane", ("people",), "kube-system")))
     comparison = Comparison(Permitting(JANE, ANN), Permitting(ANN), 10, float("inf"), (request,))  # type: ignore[arg-type]
-    comparison.run(write=False)
+    comparison.run(write=True)
     found = next(each for each in comparison.findings() if each["what"] == "denied")
     assert found["names"] == ["shop/jane"] and "is forbidden" in found["reason"]
     differences = [Difference("denied", found["resource"], found["reason"], 1, ("shop/jane",))]
     (finding,) = findings_of(differences)
     assert finding.id == "rehearsal.denied" and "pods/exec" in finding.title and "shop/jane" in finding.diagnosis
     comparison = Comparison(Permitting(), Permitting(), 10, float("inf"), (request,))  # type: ignore[arg-type]
-    comparison.run(write=False)
+    comparison.run(write=True)
     assert not any(each["what"] == "denied" for each in comparison.findings())
+
+
+def test_a_server_without_its_informers_is_not_asked_who_may_connect_to_pods() -> None:
+    """It knows no roles yet, and would refuse everyone."""
+    request = Request("v1", "pods/exec", ["get"], (JANE,))
+    comparison = Comparison(Permitting(JANE), Permitting(), 10, float("inf"), (request,))  # type: ignore[arg-type]
+    comparison.run(write=False)
+    assert comparison.findings() == []
 
 
 def test_only_who_connects_to_pods_is_asked_for_by_name() -> None:
