@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
 __all__ = ["file_with_key", "load_known_hosts"]
 
+_HASHED = "|1|"
+"""How a name begins that is hashed with a salt: `|1|SALT|HASH`."""
+
 
 def load_known_hosts(client: paramiko.SSHClient, files: Sequence[Path]) -> frozenset[str]:
     """Make the client accept only the files' keys, and no revoked key; returns the revoked keys, in base64. Raises
@@ -53,9 +56,13 @@ def _lines(file: Path) -> Iterator[str]:
 def _readable(line: str) -> bool:
     """Whether paramiko can read it: one bad line must not hide all others."""
     import paramiko
-    from paramiko.hostkeys import HostKeyEntry, InvalidHostKey
+    from paramiko.hostkeys import HostKeyEntry, HostKeys, InvalidHostKey
 
     try:
-        return not line.startswith("@") and HostKeyEntry.from_line(line) is not None
-    except (paramiko.SSHException, InvalidHostKey):
+        entry = None if line.startswith("@") else HostKeyEntry.from_line(line)
+        for name in entry.hostnames if entry else ():
+            if name.startswith(_HASHED):
+                HostKeys.hash_host("", name)  # or paramiko would fail with the first name that is compared with it
+    except (paramiko.SSHException, InvalidHostKey, ValueError, IndexError, AssertionError):
         return False
+    return entry is not None
