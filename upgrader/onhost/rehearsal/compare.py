@@ -57,7 +57,8 @@ class Comparison:
     """`current` is the version that runs, `target` the planned one; it ends at `until` (monotonic seconds).
 
     `revision`: that of the copies before a server had written anything at its start, such as roles. `requests`: what
-    clients send. `unbroken`: raises Failed once the servers' answers say nothing about the data, as without their etcd.
+    clients send. `unbroken`: raises Failed once the servers' answers say nothing about the data, as without their etcd;
+    `unhurried`, if they had too little time on a processor to serve what they are asked for.
     """
 
     def __init__(
@@ -69,8 +70,10 @@ class Comparison:
         requests: Sequence[Request] = (),
         *,
         unbroken: Callable[[], None] = lambda: None,
+        unhurried: Callable[[], None] = lambda: None,
     ) -> None:
         self._current, self._target, self._until, self._unbroken = current, target, until, unbroken
+        self._unhurried = unhurried
         self._custom: set[str] = set()
         self._requests = Requests(current, target, self._custom, revision)
         self.undecodable = self._requests.undecodable
@@ -108,6 +111,8 @@ class Comparison:
         definitions = self._definitions(self._current.resources())
         skipped, custom = self._converted(definitions), custom_resources(definitions)
         before, after = (served(api, custom, self._until) for api in (self._current, self._target))
+        if custom - (before.keys() & after.keys()):
+            self._unhurried()  # else it may only come later
         for group, plural in sorted(custom - before.keys()):
             self._found.add("unlisted", f"{plural}.{group}", _NOT_SERVED)
         self._undecided(before, skipped)

@@ -11,9 +11,9 @@ from typing import Any
 
 from upgrader.onhost.rehearsal.api import Api, Resource
 
-__all__ = ["custom_resources", "served"]
+__all__ = ["PATIENCE_SECONDS", "custom_resources", "served"]
 
-_SECONDS = 60.0
+PATIENCE_SECONDS = 60.0
 _POLL_SECONDS = 0.5
 
 
@@ -30,12 +30,12 @@ def served(api: Api, wanted: set[tuple[str, str]], until: float) -> dict[tuple[s
     """What it serves, once all that is `wanted` is there; what isn't a minute after the last one that is, or at `until`
     (monotonic seconds), is not served. Raises Failed.
     """
-    there, last = 0, time.monotonic() + _SECONDS
+    there, last = 0, time.monotonic() + PATIENCE_SECONDS
     while True:
         found = api.resources()
         now = len(wanted & found.keys())
         if now > there:
-            there, last = now, time.monotonic() + _SECONDS
+            there, last = now, time.monotonic() + PATIENCE_SECONDS
         if now == len(wanted) or time.monotonic() >= min(until, last):
             return found
         time.sleep(_POLL_SECONDS)

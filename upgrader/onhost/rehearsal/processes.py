@@ -104,7 +104,7 @@ class Processes:
                 return ""
             if time.monotonic() >= until:
                 self.require_unbroken()
-                self._require_processors(name, seconds)
+                self.require_processors(name, seconds)
                 return f"after {seconds:.0f} s, {missing}"
             time.sleep(_POLL_SECONDS)
 
@@ -141,7 +141,7 @@ class Processes:
                     f"servers are ignored. The last lines of its log: {self._last_words(name)}"
                 )
 
-    def _require_processors(self, name: str, seconds: float) -> None:
+    def require_processors(self, name: str, seconds: float) -> None:
         """Raise Failed if its threads, of so many seconds, have waited for a processor far longer than they have had
         one: that says nothing about what it was given.
         """

@@ -26,6 +26,7 @@ from upgrader.onhost.rehearsal.abandoned import end_when_abandoned
 from upgrader.onhost.rehearsal.api import Api
 from upgrader.onhost.rehearsal.clients import Request
 from upgrader.onhost.rehearsal.compare import Comparison
+from upgrader.onhost.rehearsal.discovery import PATIENCE_SECONDS
 from upgrader.onhost.rehearsal.isolation import require_isolation
 from upgrader.onhost.rehearsal.last_in_line import last_in_line
 from upgrader.onhost.rehearsal.paced_copy import copy_data
@@ -155,8 +156,19 @@ def _served(asked: dict[str, Any], processes: Processes, until: float) -> dict[s
             return _not_started(name, missing)
         apis[name], took = starting.api(), time.monotonic() - started
     requests = [Request(*each) for each in asked["requests"]]
+
+    def unhurried() -> None:
+        for each in apis:
+            processes.require_processors(_server(each), PATIENCE_SECONDS)
+
     comparison = Comparison(
-        apis["current"], apis["target"], revision, until, requests, unbroken=processes.require_unbroken
+        apis["current"],
+        apis["target"],
+        revision,
+        until,
+        requests,
+        unbroken=processes.require_unbroken,
+        unhurried=unhurried,
     )
     sync_seconds = max(_SYNC_SECONDS, took)
     unsynced = [

@@ -94,6 +94,21 @@ def test_custom_resources_are_waited_for() -> None:
     assert found.keys() == {("create", "widgets.example.com")} and counts["created"] == 1
 
 
+@pytest.mark.usefixtures("clock")
+@pytest.mark.parametrize("late", ["current", "target"])
+def test_custom_resources_are_not_gone_where_the_servers_had_no_processor(late: str) -> None:
+    """On a busy host, a server may need more than a minute for the next one: that says nothing about the target."""
+
+    def unhurried() -> None:
+        raise Failed("busy")
+
+    widget = {**deployment("one"), "apiVersion": "example.com/v1", "kind": "Widget"}
+    current, target = (LateApi(widget, ever=late != name) for name in ("current", "target"))
+    comparison = Comparison(current, target, 10, float("inf"), unhurried=unhurried)  # type: ignore[arg-type]
+    with pytest.raises(Failed, match="busy"):
+        comparison.run(write=True)
+
+
 def test_many_custom_resources_are_waited_for_as_long_as_more_are_served(clock: list[float]) -> None:
     """A server that has little processor time needs minutes for a thousand: those that come last are not gone."""
 
