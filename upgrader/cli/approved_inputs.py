@@ -118,11 +118,12 @@ class ApprovedChanges:
         if self._compared or not checked.document.to_do:
             return
         if checked.plan.changes_digest != self.digest and not self._has_begun(session):
+            from upgrader.fleet.causes import OTHER_PLAN
+
             raise Blocked(
-                "the cluster has changed since its plan was saved and approved: a run would change something else; "
-                "nothing was changed",
-                remedy="Review its plan: upgrader plan, with `-C` and the cluster folder. To approve it: upgrader "
-                "fleet approve --changes CLUSTER --reason TEXT (prints the digest). Then: upgrader fleet retry CLUSTER",
+                f"{OTHER_PLAN}: a run would change something else; nothing was changed",
+                # Without `upgrader`, to which the terminal would add this cluster's folder.
+                remedy="`fleet status`, in the fleet folder, shows how to review and approve its new plan.",
             )
         self._compared = True
 
@@ -177,6 +178,6 @@ def refuse_late(begin_by: datetime) -> None:
 def _changed() -> Blocked:
     return Blocked(
         "the cluster folder has changed since the campaign compared it with what was approved; nothing was changed",
-        remedy="Restore the folder, or review the changes and approve them: upgrader fleet approve --changes CLUSTER "
-        "--reason TEXT (prints the digest). Then: upgrader fleet retry CLUSTER",
+        remedy="Restore the folder, or review its changes and approve them with `fleet approve --changes`, in the "
+        "fleet folder. Then use `fleet retry`, and `fleet run`.",
     )

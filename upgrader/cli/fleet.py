@@ -294,14 +294,16 @@ def approve(folder: Path, name: str, changes: bool, digest: str, reason: str) ->
     """
     from upgrader.fleet.use_cases import approve, approve_changes
 
+    again = False
     if changes:
-        approve_changes(folder, name, reason, digest)
+        again = approve_changes(folder, name, reason, digest)
     elif digest:
         raise UsageError("--digest can only be combined with --changes")
     else:
         approve(folder, name, reason)
     _refresh(folder)
-    say(f"Approved: {name}")
+    todo = f"Next: upgrader fleet retry {name}" if again else "If `upgrader fleet run` isn't active, start it."
+    _say_next(folder, f"Approved: {name}. {todo}")
 
 
 @fleet.command()

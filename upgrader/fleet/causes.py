@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-__all__ = ["cause_of", "without_identity"]
+__all__ = ["OTHER_PLAN", "cause_of", "without_identity"]
+
+OTHER_PLAN = "the cluster has changed since its plan was saved and approved"
+"""With this, the reason begins for which a run refuses to change something else than its approved plan."""
 
 _CAUSE_CHARACTERS = 300
 _IDENTITY = (

@@ -12,6 +12,7 @@ from pathlib import Path
 from upgrader.app.locking import lock_holder, own_name
 from upgrader.app.wiring import open_api, system_clock
 from upgrader.config.fleet_files import refuse_other_folder
+from upgrader.config.yaml_document import typed
 from upgrader.engine.locks.folder_lock import FolderHolder, folder_holder, folder_lock
 from upgrader.errors import Blocked, CampaignStopped, Locked, UpgraderError, UsageError
 from upgrader.fleet.approved_copies import remove_copies
@@ -72,6 +73,7 @@ __all__ = [
     "newest_state",
     "open_campaign",
     "pause",
+    "plan_command",
     "plan_origin",
     "planned_inputs",
     "planning_kubeconfig",
@@ -412,7 +414,7 @@ def refuse_unfinished(fleet: Fleet, decision: Decision, state: CampaignState) ->
     how = (
         "`upgrader fleet resume` ends the pause"
         if state.paused is not None
-        else f"`{_STATUS}` shows what each cluster waits for"
+        else f"`{_STATUS}` shows what to do for each cluster"
     )
     raise CampaignStopped(
         f"campaign {state.campaign} can't continue without an operator: {text}",
@@ -435,15 +437,22 @@ def approve(folder: Path, stage: str, reason: str) -> None:
     _ask(campaign, StageApproved(stage, own_name(), reason))
 
 
-def approve_changes(folder: Path, cluster: str, reason: str, digest: str) -> None:
+def plan_command(fleet: Fleet, cluster: str) -> str:
+    """What shows an operator the plan of a cluster as the campaign would run it, whatever version its folder names."""
+    if fleet.goal.finalizes:
+        return "upgrader fleet plan"
+    return f"upgrader -C {typed(fleet.by_name[cluster].folder)} plan --to {fleet.target}"
+
+
+def approve_changes(folder: Path, cluster: str, reason: str, digest: str) -> bool:
     """Approve a cluster's folder with this digest, as it was shown (`Inputs.shown`), and no other state of it; also
-    once the campaign has ended, for a `retry`.
+    once the campaign has ended, for a `retry`. Returns whether the cluster needs that.
 
     Raises UsageError, also where the folder has another one now, or none is given: the error has it.
     """
     campaign = _newest(folder)
     fleet = begun_fleet(folder, campaign)
-    _known(campaign.state(), cluster)
+    state = _known(campaign.state(), cluster)
     mine = fleet.by_name[cluster]
     inputs = _inputs(folder, fleet, mine)
     for other in fleet.clusters:
@@ -454,12 +463,15 @@ def approve_changes(folder: Path, cluster: str, reason: str, digest: str) -> Non
             )
     if digest != inputs.shown:
         said = f"has the digest {inputs.shown} now, and not {digest}" if digest else f"has the digest {inputs.shown}"
+        # The run is no longer held to the saved plan, then.
+        plan = f" and its new plan ({plan_command(fleet, cluster)})" if state.changes else ""
         raise UsageError(
             f"the folder of cluster {cluster} {said}; nothing was approved",
-            remedy=f"Review {mine.folder}, then approve it: upgrader fleet approve --changes {cluster} "
+            remedy=f"Review {mine.folder}{plan}, then approve it: upgrader fleet approve --changes {cluster} "
             f"--digest {inputs.shown} --reason TEXT",
         )
     _ask(campaign, InputsApproved(cluster, str(inputs), own_name(), reason))
+    return state.failed
 
 
 def pause(folder: Path, reason: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import json
 import os
+import re
 import signal
 import sys
 from collections import Counter
@@ -814,6 +815,49 @@ def test_open_campaign_outlives_its_plan(folder: Path, monkeypatch: pytest.Monke
     clock.sleep(25 * 3600)
     with pytest.raises(CampaignStopped):
         fleet(folder, "run", "--plan", str(path), "--yes")
+
+
+def test_way_out_of_a_changed_plan(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commands that are shown, one after the other, as they are shown, have the cluster run its new plan: also
+    for an operator who has never seen what the cluster's own run said.
+    """
+    path = saved_plan(folder, monkeypatch)
+    proposal: Any = SimpleNamespace(checked=checked(D), session=None)
+    with (
+        pytest.raises(Blocked) as caught,
+        with_approved_inputs(folder / "clusters/a", None, nullcontext(proposal), changes=ApprovedChanges(C, "")),
+    ):
+        pass
+    end = CommandEnd(3, "", "Blocked", caught.value.message)
+    monkeypatch.setattr(LocalExecutor, "end", lambda *_: end)
+    with pytest.raises(CampaignStopped) as stopped:
+        fleet(folder, "run", "--plan", str(path), "--yes")
+    assert "fleet status` shows what to do" in stopped.value.remedy
+    review = f"upgrader -C {folder / 'clusters/a'} plan --to v1.37.1"
+    shown = fleet(folder, "status").stdout
+    assert review in shown
+    (approve,) = re.findall(r"fleet (approve --changes a --reason TEXT)", shown)
+    with pytest.raises(UsageError) as asked:
+        fleet(folder, *approve.split())
+    assert review in asked.value.remedy
+    (approve,) = re.findall(r"fleet (approve --changes a --digest \S+ --reason TEXT)", asked.value.remedy)
+    (retry,) = re.findall(r"fleet (retry a)\b", fleet(folder, *approve.split()).stderr)
+    shown = fleet(folder, "status").stdout
+    assert retry in shown and "approve --changes" not in shown
+    fleet(folder, *retry.split())
+    campaign = newest_campaign(folder)
+    assert campaign is not None
+    a = campaign.state().clusters["a"]
+    assert (a.phase, a.changes) == ("waiting", "")
+
+
+def test_way_out_of_a_failure(folder: Path) -> None:
+    """A failed cluster has its commands; the folder that is approved is no plan's."""
+    with pytest.raises(CampaignStopped):
+        fleet(folder, "run", "--yes")
+    shown = fleet(folder, "status").stdout
+    assert f"to do: fix this, then: upgrader -C {folder} fleet retry a" in shown
+    assert f"upgrader -C {folder} fleet skip a --reason TEXT" in shown and "approve --changes" not in shown
 
 
 def test_changes_are_approved_once_the_campaign_has_ended(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
