@@ -30,7 +30,7 @@ def render() -> str:
     lines = [_HEAD, "## Errors\n", "| error | means | exit code |", "|---|---|---|"]
     for each in all_codes():
         if each.kind == "error":
-            code = re.search(r"exit code (\d+)", each.why)
+            code = re.search(r"exit code (\d+(?:, \d+)*(?: or \d+)?)", each.why)
             assert code is not None
             lines.append(f"| `{each.code}` | {each.means} | [{code[1]}](../troubleshooting.md#exit-codes) |")
     lines += [

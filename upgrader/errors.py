@@ -85,6 +85,8 @@ class UpgraderError(Exception):
     """
 
     exit_code = 1
+    exit_codes: tuple[int, ...] = ()
+    """Those that one of this kind may have, if they differ."""
     folder: Path | None = None
     """The cluster's folder that the command was given: commands in the remedy are shown with it."""
 
@@ -256,6 +258,7 @@ class CampaignStopped(UpgraderError):
     """
 
     exit_code = 5
+    exit_codes = (3, 4, 5)
 
     def __init__(self, message: str, *, remedy: str, exit_code: int) -> None:
         super().__init__(message, remedy=remedy)

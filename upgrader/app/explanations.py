@@ -166,14 +166,19 @@ def _errors() -> list[Explanation]:
         if not (isinstance(error, type) and issubclass(error, UpgraderError)):
             continue
         end = codes[error.exit_code]
-        cluster = _plain(end.cluster)
+        why = f"exit code {end.code}: {_plain(end.meaning)}; the cluster: {_plain(end.cluster)}"
+        otherwise = _plain(end.remedy)
+        if error.exit_codes:
+            *others, last = map(str, error.exit_codes)
+            why = f"exit code {', '.join(others)} or {last}, by the worst of its clusters"
+            otherwise = "`upgrader explain` and that exit code"
         found.append(
             Explanation(
                 name,
                 "error",
                 _paragraph(error),
-                f"it ends the command with exit code {end.code}: {_plain(end.meaning)}; the cluster: {cluster}",
-                f"as the message says; otherwise: {_plain(end.remedy)}",
+                f"it ends the command with {why}",
+                f"as the message says; otherwise: {otherwise}",
                 "docs/reference/codes.md",
             )
         )

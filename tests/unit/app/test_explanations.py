@@ -121,3 +121,12 @@ def test_command() -> None:
     assert one.exit_code == 0 and "exit code 4" in one.output and "docs/reference/codes.md" in one.output
     every = CliRunner().invoke(cli, ["explain"]).output.splitlines()
     assert len(every) == len(all_codes()) and max(map(len, every)) < 150
+
+
+def test_error_with_several_exit_codes() -> None:
+    """A campaign that stops ends with the code of its worst cluster: an operator who got 3 isn't told that it was 5,
+    nor what to do after 5.
+    """
+    found = explain("CampaignStopped")
+    assert found.why == "it ends the command with exit code 3, 4 or 5, by the worst of its clusters"
+    assert found.remedy == "as the message says; otherwise: `upgrader explain` and that exit code"
