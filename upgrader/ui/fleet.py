@@ -114,12 +114,14 @@ def _way_out(status: FleetStatus, program: str) -> str:
 
 def _stage_line(stage: Stage, status: FleetStatus, program: str) -> Text:
     members = [status.state.clusters[each.name] for each in status.fleet.members[stage.name]]
-    done = sum(each.phase in ("succeeded", "skipped") or each.failed for each in members)
-    line = Text.assemble((stage.name, "bold"), f"  {done} of {len(members)} done")
+    done = sum(each.phase in ("succeeded", "skipped") for each in members)
+    failed = sum(each.failed for each in members)
+    counts = f"{done} of {len(members)} done" + (f", {failed} failed" if failed else "")
+    line = Text.assemble((stage.name, "bold"), f"  {counts}")
     wait = status.decision.stages.get(stage.name)
     known = {*status.decision.waits, *(start.cluster for start in status.decision.starts)}
     held = all(each.phase == "waiting" and each.name not in known for each in members)
-    if status.state.ended is None and wait is not None and (done == len(members) or wait.person or held):
+    if status.state.ended is None and wait is not None and (done + failed == len(members) or wait.person or held):
         line.append(with_program(f", {waiting(wait)}", ("fleet",), program))
     return line
 

@@ -857,6 +857,7 @@ def test_way_out_of_a_failure(folder: Path) -> None:
         fleet(folder, "run", "--yes")
     shown = fleet(folder, "status").stdout
     assert f"to do: fix this, then: upgrader -C {folder} fleet retry a" in shown
+    assert "canary  0 of 1 done, 1 failed" in shown
     assert f"upgrader -C {folder} fleet skip a --reason TEXT" in shown and "approve --changes" not in shown
 
 
