@@ -110,9 +110,9 @@ def phase(place: Path, *, unit: bool) -> str:
         return "before or after the unit" if work else "snapshot"
     names = {path.name for path in work.iterdir()}
     for name, what in (
-        ("target.log", "target, comparison"),
+        ("the target kube-apiserver.log", "target, comparison"),
         ("etcd-target.log", "etcd of the target"),
-        ("current.log", "running version"),
+        ("the current kube-apiserver.log", "running version"),
         ("images", "copies"),
     ):
         if name in names:
