@@ -323,6 +323,29 @@ def test_without_the_kind_there_are_no_budgets() -> None:
     asyncio.run(whole())
 
 
+def test_without_the_kind_no_pods_are_followed() -> None:
+    """guard may lack the right to, where it is installed without budgets; once the kind is there, they are."""
+
+    async def whole() -> None:
+        world, pods = World(), f"page {PODS.path('shop')}?"
+        del world.api.objects[VERSION.path()]
+        running = asyncio.ensure_future(world.budgets.run())
+        async with asyncio.timeout(5):
+            while not world.api.calls:
+                await asyncio.sleep(0.001)
+        await asyncio.sleep(0)
+        assert not any(each.startswith(pods) for each in world.api.calls)
+        world.install()
+        assert (await world.budgets.evict(review("a-0"))).allowed
+        async with asyncio.timeout(5):
+            while not any(each.startswith(pods) for each in world.api.calls):
+                await asyncio.sleep(0.001)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    asyncio.run(whole())
+
+
 def test_a_404_alone_does_not_say_that_the_kind_was_removed() -> None:
     """Only if discovery has it no more are there no budgets; else an eviction is answered with HTTP 500."""
 

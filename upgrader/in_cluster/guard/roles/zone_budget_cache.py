@@ -75,6 +75,10 @@ class ZoneBudgetCache:
         informer = self.informers.get(namespace)
         return list(informer.objects.values()) if informer is not None else []
 
+    async def installed(self) -> None:
+        """Return once the kind exists."""
+        await self._installed.wait()
+
     async def run(self) -> None:
         """Follow them, once the kind exists, until cancelled."""
         while not self._installed.is_set():

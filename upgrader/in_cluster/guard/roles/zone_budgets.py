@@ -91,10 +91,16 @@ class ZoneBudgets:
         """Follow the budgets and the pods, and free reservations that are no longer needed, until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.cache.run())
-            for informer in self.pods.informers:
-                group.create_task(informer.run())
+            group.create_task(self._follow_pods())
             for namespace in self.cache.informers:
                 group.create_task(self._settle_from_time_to_time(namespace))
+
+    async def _follow_pods(self) -> None:
+        """Once there is the kind: before that, there are no budgets, and guard may lack the right to watch pods."""
+        await self.cache.installed()
+        async with asyncio.TaskGroup() as group:
+            for informer in self.pods.informers:
+                group.create_task(informer.run())
 
     async def _settle_from_time_to_time(self, namespace: str) -> None:
         while True:
