@@ -11,8 +11,9 @@ import json
 import re
 import secrets
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import takewhile
 from pathlib import Path
 from typing import cast
@@ -33,6 +34,8 @@ __all__ = ["INPUTS", "KUBECONFIG", "Campaign", "CampaignReader", "begin", "fleet
 
 INPUTS, KUBECONFIG = "inputs", "kubeconfig"
 """Beside the attempts of a cluster: what its run in progress works with, as copies."""
+_STAMP = "%Y%m%dT%H%M%S%f"
+"""Requests are named by when they were written, so that the names' order is theirs."""
 _NAME = re.compile(r"\d{8}T\d{6}-fleet-.")
 _GOES_ON = "upgrader fleet run"
 _UNREADABLE = 10**9
@@ -87,9 +90,11 @@ class Campaign:
         return ""
 
     def ask(self, request: Request, clock: Clock) -> None:
-        """Have the coordinator that runs, or the next one, do this. Raises UsageError if it can't be written."""
+        """Have the coordinator that runs, or the next one, do this, after what was asked for before. Raises UsageError
+        if it can't be written.
+        """
         now = clock.now()
-        name = f"{now:%Y%m%dT%H%M%S%f}-{secrets.token_hex(4)}"
+        name = f"{self._stamp_after_all(now):{_STAMP}}-{secrets.token_hex(4)}"
         folder = self.folder / "requests"
         content = {
             "time": now.isoformat(),
@@ -121,6 +126,14 @@ class Campaign:
 
     def _requests(self) -> list[Path]:
         return sorted((self.folder / "requests").glob("[!.]*.json"))
+
+    def _stamp_after_all(self, now: datetime) -> datetime:
+        """`now`, or just after the request that was written last: a clock may be slow, or be set back."""
+        for path in reversed(self._requests()):
+            with suppress(ValueError):  # a file that a person has put there
+                last = datetime.strptime(path.stem.partition("-")[0], _STAMP).replace(tzinfo=now.tzinfo)
+                return max(now, last + timedelta(microseconds=1))
+        return now
 
     def _asked(self) -> list[_Asked]:
         """Oldest first."""

@@ -237,6 +237,17 @@ def test_second_pause_without_a_reason(machine: Machine) -> None:
     assert one.look()[0].stop == "paused by eve"
 
 
+def test_requests_keep_their_order_when_the_clock_is_set_back(machine: Machine) -> None:
+    """What was asked for last holds, though by then the clock shows an earlier time, or the same one."""
+    campaign = begun(machine)
+    one = coordinator(machine, campaign)
+    machine.clock.sleep(60)
+    for number in range(8):
+        campaign.ask(Unpaused("ann"), machine.clock)
+        campaign.ask(Paused("eve", str(number)), FakeClock())
+    assert one.look()[0].stop == "paused by eve: 7"
+
+
 def test_identity_before_action(machine: Machine) -> None:
     """Two kubeconfigs that were swapped are both refused, and nothing of either cluster is begun."""
     campaign = begun(machine)
