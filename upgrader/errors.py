@@ -5,6 +5,7 @@
     │   ├── ConfigError           2  …with the file and the line
     │   └── BackupRefused         2  a backup is damaged, or isn't this cluster's
     ├── Blocked                 3  a check forbids the run; nothing was changed
+    │   └── PlanNotApproved       3  …it would change something else than its approved plan
     ├── LabError                  2  the local lab can't do what was asked
     ├── StepFailed                4  a step did not reach its goal (the engine rolls back)
     │   ├── GateFailed            4  …applied, but a gate did not pass
@@ -61,6 +62,7 @@ __all__ = [
     "JournalError",
     "LabError",
     "Locked",
+    "PlanNotApproved",
     "PlaybookError",
     "PlaybookRefused",
     "RehearsalFailed",
@@ -118,6 +120,10 @@ class Blocked(UpgraderError):
     """A preflight check forbids the run; nothing was changed."""
 
     exit_code = 3
+
+
+class PlanNotApproved(Blocked):
+    """A campaign's run would change something else than the plan that was approved; nothing was changed."""
 
 
 class StepFailed(UpgraderError):

@@ -14,7 +14,7 @@ import click
 
 from upgrader.cli.global_options import in_environment
 from upgrader.config.copied_folder import COPIES
-from upgrader.errors import Blocked, Interrupted
+from upgrader.errors import Blocked, Interrupted, PlanNotApproved
 
 if TYPE_CHECKING:
     from upgrader.app.upgrade import CheckedPlan, ProposedUpgrade
@@ -112,16 +112,15 @@ class ApprovedChanges:
     _compared: bool = False
 
     def refuse_others(self, checked: CheckedPlan, session: Session) -> None:
-        """Raises Blocked where the first plan has something to do, and changes something else than what was approved,
-        unless a run of the campaign has begun before: a pod that was evicted may have begun it.
+        """Raises PlanNotApproved where the first plan has something to do, and changes something else than what was
+        approved, unless a run of the campaign has begun before: a pod that was evicted may have begun it.
         """
         if self._compared or not checked.document.to_do:
             return
         if checked.plan.changes_digest != self.digest and not self._has_begun(session):
-            from upgrader.fleet.causes import OTHER_PLAN
-
-            raise Blocked(
-                f"{OTHER_PLAN}: a run would change something else; nothing was changed",
+            raise PlanNotApproved(
+                "the cluster has changed since its plan was saved and approved: a run would change something else; "
+                "nothing was changed",
                 # Without `upgrader`, to which the terminal would add this cluster's folder.
                 remedy="`fleet status`, in the fleet folder, shows how to review and approve its new plan.",
             )

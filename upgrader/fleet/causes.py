@@ -5,10 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-__all__ = ["OTHER_PLAN", "cause_of", "without_identity"]
-
-OTHER_PLAN = "the cluster has changed since its plan was saved and approved"
-"""With this, the reason begins for which a run refuses to change something else than its approved plan."""
+__all__ = ["cause_of", "code_of", "without_identity"]
 
 _CAUSE_CHARACTERS = 300
 _IDENTITY = (
@@ -30,6 +27,11 @@ def cause_of(code: str, text: str, name: str) -> str:
     """A text that is equal for two clusters that fail in the same way; `name` is what only one of them has in it."""
     text = _with(_VARYING, without_identity(text, name))
     return f"{code}: {text}".removeprefix(": ").strip()[:_CAUSE_CHARACTERS]
+
+
+def code_of(cause: str) -> str:
+    """The error's code with which a cause of `cause_of` begins; of one without a code, a part of its text."""
+    return cause.partition(":")[0]
 
 
 def without_identity(text: str, name: str) -> str:

@@ -9,7 +9,8 @@ from typing import Any, TextIO
 
 from rich.text import Text
 
-from upgrader.fleet.causes import OTHER_PLAN
+from upgrader.errors import PlanNotApproved
+from upgrader.fleet.causes import code_of
 from upgrader.fleet.decide import Decision, Wait
 from upgrader.fleet.inputs import Inputs
 from upgrader.fleet.model import Fleet, Stage
@@ -153,7 +154,7 @@ def _to_do(names: Sequence[str], status: FleetStatus) -> str:
         return ""
     name = names[0] if len(names) == 1 else "CLUSTER"
     retry = f"upgrader fleet retry {name}"
-    if each.reason.startswith(OTHER_PLAN):
+    if code_of(each.cause) == PlanNotApproved.__name__:
         if any(status.state.clusters[other].changes for other in names):
             plan = plan_command(status.fleet, name) if len(names) == 1 else "upgrader fleet plan"
             how = f"upgrader fleet approve --changes {name} --reason TEXT"

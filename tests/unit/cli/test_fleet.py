@@ -28,6 +28,7 @@ from tests.unit.fleet.test_open_runs import write_later
 from tests.unit.ui.test_plan_markdown import document
 from upgrader import __version__
 from upgrader.app import finalize, upgrade
+from upgrader.app.event_lines import error_form
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.run_inputs import inputs_digest
 from upgrader.app.upgrade import ProposedUpgrade
@@ -819,7 +820,7 @@ def test_open_campaign_outlives_its_plan(folder: Path, monkeypatch: pytest.Monke
 
 def test_way_out_of_a_changed_plan(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The commands that are shown, one after the other, as they are shown, have the cluster run its new plan: also
-    for an operator who has never seen what the cluster's own run said.
+    for an operator who has never seen what the cluster's own run said. The error's code tells it, and no text.
     """
     path = saved_plan(folder, monkeypatch)
     proposal: Any = SimpleNamespace(checked=checked(D), session=None)
@@ -828,7 +829,8 @@ def test_way_out_of_a_changed_plan(folder: Path, monkeypatch: pytest.MonkeyPatch
         with_approved_inputs(folder / "clusters/a", None, nullcontext(proposal), changes=ApprovedChanges(C, "")),
     ):
         pass
-    end = CommandEnd(3, "", "Blocked", caught.value.message)
+    form = error_form(caught.value, "")
+    end = CommandEnd(3, "", form.code, "in whatever words")
     monkeypatch.setattr(LocalExecutor, "end", lambda *_: end)
     with pytest.raises(CampaignStopped) as stopped:
         fleet(folder, "run", "--plan", str(path), "--yes")
