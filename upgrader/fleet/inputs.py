@@ -47,14 +47,14 @@ def own_pins() -> Pins:
     return Pins(upgrader.__version__, digest_of(file_digests(charts_folder(), "")), digest_of(program))
 
 
-def pins_differ(begun: Pins | None, now: Pins) -> str:
-    """In which way this isn't the upgrader that a campaign was begun with; "" if it is."""
-    if begun is None or begun == now:
+def pins_differ(then: Pins | None, now: Pins, event: str = "the campaign began") -> str:
+    """In which way this isn't the upgrader with which something happened `then`, the `event`; "" if it is."""
+    if then is None or then == now:
         return ""
-    if begun.upgrader != now.upgrader:
-        return f"the campaign began with upgrader {begun.upgrader}; this is {now.upgrader}"
-    what = "charts" if begun.charts != now.charts else "program files"
-    return f"the {what} of upgrader {now.upgrader} have changed since the campaign began"
+    if then.upgrader != now.upgrader:
+        return f"{event} with upgrader {then.upgrader}; this is {now.upgrader}"
+    what = "charts" if then.charts != now.charts else "program files"
+    return f"the {what} of upgrader {now.upgrader} have changed since {event}"
 
 
 @dataclass(frozen=True)

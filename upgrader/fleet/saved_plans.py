@@ -55,8 +55,8 @@ class FleetBinding:
 
     def differences(self, now: FleetBinding) -> Iterator[str]:
         """What has changed since, each in a few words."""
-        if other := pins_differ(self.pins, now.pins):
-            yield other.replace("the campaign began", "the plan was saved")
+        if other := pins_differ(self.pins, now.pins, "the plan was saved"):
+            yield other
         yield from (f"{each.name} has changed" for each in self.files if each not in now.files)
         before, after = ({each.cluster: each.digest for each in binding.clusters} for binding in (self, now))
         if changed := [name for name in before if name in after and after[name] != before[name]]:

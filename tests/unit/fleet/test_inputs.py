@@ -244,3 +244,4 @@ def test_pins() -> None:
     assert pins_differ(one, Pins("2", "c", "p")) == "the campaign began with upgrader 1; this is 2"
     assert pins_differ(one, Pins("1", "d", "p")) == "the charts of upgrader 1 have changed since the campaign began"
     assert "program files" in pins_differ(one, Pins("1", "c", "q"))
+    assert pins_differ(one, Pins("2", "c", "p"), "it was built") == "it was built with upgrader 1; this is 2"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -120,6 +121,13 @@ def test_message_about_a_file_is_short(saved: SavedFleetPlan) -> None:
             read_fleet_plan(saved.path)
         assert len(caught.value.message) < 500
         forged(saved.path, partial(dict.update, format_version="1.0"))
+
+
+def test_version_that_a_plan_names_is_quoted_as_it_is(saved: SavedFleetPlan) -> None:
+    """Also one that has words of a message in it."""
+    pins = replace(PINS, upgrader="the campaign began")
+    now = replace(saved.binding, pins=pins)
+    assert list(saved.binding.differences(now)) == ["the plan was saved with upgrader 1; this is the campaign began"]
 
 
 @pytest.mark.parametrize(
