@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from upgrader import __version__
+from upgrader.app.plan_files import PlanFiles, expiry, write_plan_file
 from upgrader.app.plan_inputs import PlanKey, plan_inputs, records_key
 from upgrader.app.wiring import Session
-from upgrader.engine.journal.atomic import write_atomic
-from upgrader.errors import Blocked, StepFailed, UsageError
+from upgrader.errors import Blocked, StepFailed
 from upgrader.model.json_values import from_json, to_json
 from upgrader.model.observed import Observed
 from upgrader.model.release import last_good
@@ -34,7 +34,7 @@ __all__ = ["VALID", "BoundPlan", "SavedFile", "bind", "read_plan", "seal", "writ
 VALID = timedelta(hours=24)
 """For how long a saved plan may be run: the checks' findings that somebody approved it by grow old."""
 
-_MOST_BYTES = 8 * 1024 * 1024
+_FILES = PlanFiles("a saved plan", FORMAT_VERSION, 8, "upgrader plan --out FILE")
 _SEAL = re.compile("[0-9a-f]{64}")
 _REMEDY = "Create a new plan with `upgrader plan --out FILE`, and have it approved again."
 
@@ -153,12 +153,7 @@ def write_plan(path: Path, bound: BoundPlan, document: PlanDocument, now: dateti
     saved = SavedPlan(FORMAT_VERSION, now.isoformat(), (now + VALID).isoformat(), bound.key.salt, bound.binding)
     content = {**to_json(saved, mask=False), "plan": to_json(document)}
     content["seal"] = seal(content, bound.key)
-    if path.exists() and not path.is_file():
-        raise UsageError(f"the plan can't be written to {path}: it is not a regular file")
-    try:
-        write_atomic(path, (json.dumps(content, indent=2) + "\n").encode())
-    except OSError as error:
-        raise UsageError(f"the plan can't be written to {path}: {error.strerror}") from error
+    write_plan_file(path, content)
 
 
 def seal(content: Mapping[str, Any], key: PlanKey) -> str:
@@ -169,22 +164,12 @@ def seal(content: Mapping[str, Any], key: PlanKey) -> str:
 
 def read_plan(path: Path) -> SavedFile:
     """Read what a saved plan is bound to. Raises UsageError for a file that is none, or of another format."""
-    try:
-        if not path.is_file():
-            raise ValueError("it is not a regular file")
-        if path.stat().st_size > _MOST_BYTES:
-            raise ValueError(f"it has more than {_MOST_BYTES // 1024**2} MiB")
-        content = json.loads(path.read_text())
+
+    def parse(content: dict[str, Any]) -> SavedFile:
         saved: SavedPlan = from_json(SavedPlan, content, "plan")
-        if saved.format_version != FORMAT_VERSION:
-            raise ValueError(f"its format_version is {saved.format_version}, not {FORMAT_VERSION}")
-        if datetime.fromisoformat(saved.expires).tzinfo is None:
-            raise ValueError("plan.expires has no time zone")
+        expiry(content)
         if not _SEAL.fullmatch(str(content.get("seal"))):
             raise ValueError("it has no seal")
-    except (OSError, ValueError, RecursionError) as error:
-        why = error.strerror if isinstance(error, OSError) else error
-        raise UsageError(
-            f"{path} is not a saved plan: {why}", remedy="Create one with `upgrader plan --out FILE`."
-        ) from error
-    return SavedFile(path, saved, content)
+        return SavedFile(path, saved, content)
+
+    return _FILES.read(path, parse)

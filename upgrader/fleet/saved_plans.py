@@ -17,8 +17,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from upgrader.app.plan_files import PlanFiles, expiry, refuse_irregular, write_plan_file
 from upgrader.app.saved_plans import VALID
-from upgrader.engine.journal.atomic import write_atomic
 from upgrader.errors import Blocked, UsageError
 from upgrader.fleet.events import ClusterInputs, Pins
 from upgrader.fleet.inputs import pins_differ
@@ -32,10 +32,10 @@ from upgrader.model.saved_plan import BoundInput
 __all__ = ["FleetBinding", "SavedFleetPlan", "read_fleet_plan", "refuse_plan_file", "save_fleet_plan"]
 
 _FORMAT = "1.0"
-_MOST_BYTES = 64 * 1024 * 1024
+_FILES = PlanFiles("a saved plan of a fleet", _FORMAT, 64, "upgrader fleet plan --out FILE")
 _CHANGES = re.compile(f"[0-9a-f]{{64}}|{NOTHING}")
 _SHOWN = 300
-"""Characters of what is wrong with a file, which quotes it, and of a difference."""
+"""Characters of a difference, which quotes the file."""
 
 
 @dataclass(frozen=True)
@@ -127,10 +127,7 @@ def save_fleet_plan(
         "unrehearsed": list(planned.unrehearsed),
     }
     content["digest"] = _digest(content)
-    try:
-        write_atomic(path, (json.dumps(content, indent=2) + "\n").encode())
-    except OSError as error:
-        raise UsageError(f"the plan can't be written to {path}: {error.strerror}") from error
+    write_plan_file(path, content)
     return SavedFleetPlan(path, binding, now + VALID, content["digest"])
 
 
@@ -141,8 +138,7 @@ def refuse_plan_file(path: Path, fleet: Fleet) -> None:
     why = f"the plan can't be written to {path}"
     if not path.parent.is_dir():
         raise UsageError(f"{why}: there is no folder {path.parent}")
-    if path.exists() and not path.is_file():
-        raise UsageError(f"{why}: it is not a regular file")
+    refuse_irregular(path)
     if path.exists() and path.stat().st_size:
         try:
             read_fleet_plan(path)
@@ -170,28 +166,14 @@ def read_fleet_plan(path: Path) -> SavedFleetPlan:
     """Read what a saved plan of a fleet is bound to. Raises UsageError for a file that is none, was edited, or has
     another format.
     """
-    try:
-        if not path.is_file():
-            raise ValueError("it is not a regular file")
-        if path.stat().st_size > _MOST_BYTES:
-            raise ValueError(f"it has more than {_MOST_BYTES // 1024**2} MiB")
-        content = json.loads(path.read_text())
-        if not isinstance(content, dict) or "binding" not in content:
-            raise ValueError("it has no `binding`")
-        if content.get("format_version") != _FORMAT:
-            raise ValueError(f"its format_version is {content.get('format_version')!r}, not {_FORMAT!r}")
+
+    def parse(content: dict[str, Any]) -> SavedFleetPlan:
         if not hmac.compare_digest(str(content.get("digest")).encode(), _digest(content).encode()):
             raise ValueError("it was changed after it was saved: its digest doesn't match")
         binding: FleetBinding = from_json(FleetBinding, content["binding"], "binding")
         for each in binding.clusters:
             if not _CHANGES.fullmatch(each.changes):
                 raise ValueError(f"binding.clusters {each.cluster!r}: `changes` is not a digest")
-        expires = datetime.fromisoformat(str(content.get("expires")))
-        if expires.tzinfo is None:
-            raise ValueError("`expires` has no time zone")
-    except (OSError, ValueError, RecursionError) as error:
-        why = str(error.strerror if isinstance(error, OSError) else error)[:_SHOWN]
-        raise UsageError(
-            f"{path} is not a saved plan of a fleet: {why}", remedy="Make one with `upgrader fleet plan --out FILE`."
-        ) from error
-    return SavedFleetPlan(path, binding, expires, content["digest"])
+        return SavedFleetPlan(path, binding, expiry(content), content["digest"])
+
+    return _FILES.read(path, parse)

@@ -194,6 +194,15 @@ def test_plan_that_was_edited_badly(place: Place, key: str, value: str) -> None:
         read_plan(place.file)
 
 
+def test_message_about_a_file_is_short(place: Place) -> None:
+    """Whatever is in it: a file of megabytes would hide what is wrong."""
+    save_plan(place.folder, TO, place.file)
+    place.file.write_text(json.dumps({**json.loads(place.file.read_text()), "format_version": "x" * 100_000}))
+    with pytest.raises(UsageError, match="its format_version is 'xxx") as caught:
+        read_plan(place.file)
+    assert len(caught.value.message) < 500 + len(str(place.file))
+
+
 def test_saved_plan_has_no_secret(place: Place) -> None:
     """Neither a value that is secret nor a digest that a guess of it could be compared with is in the file."""
     place.values = {"kind": "Secret", "metadata": {"name": "s"}, "stringData": {"pin": SECRET}}
