@@ -26,6 +26,7 @@ from upgrader.steps.plan_document import PlanDocument
 
 __all__ = [
     "NOTHING",
+    "ClusterPlan",
     "FleetPlan",
     "NoRoom",
     "PlanClass",
@@ -82,6 +83,20 @@ class PlanClass:
 
 
 @dataclass(frozen=True)
+class ClusterPlan:
+    """What was found of one cluster when its fleet was planned."""
+
+    inputs: Inputs | None = None
+    """What it was planned from; None: its folder can't be read."""
+    changes: str = ""
+    """As of `PlannedCluster`; "": it can't be planned."""
+    cause: str = ""
+    """Why its run would be blocked now; a run that is has this cause in the campaign's journal. "": it wouldn't be."""
+    run_seconds: float = 0.0
+    """How long its run would take, as far as earlier runs of its folder tell."""
+
+
+@dataclass(frozen=True)
 class FleetPlan:
     """The plans of a fleet."""
 
@@ -90,19 +105,13 @@ class FleetPlan:
     new: tuple[NewTrait, ...]
     unrehearsed: tuple[str, ...] = ()
     """Clusters whose folder demands a rehearsal that was not made, or asks for one."""
-    causes: Mapping[str, str] = field(default_factory=dict)
-    """Why a cluster's run would be blocked now, by its name; a run that is has this cause in the campaign's journal."""
-    inputs: Mapping[str, Inputs] = field(default_factory=dict)
-    """What each cluster was planned from, by its name; not of one whose folder can't be read."""
-    changes: Mapping[str, str] = field(default_factory=dict)
-    """As of `PlannedCluster`, by the cluster's name; not of one that can't be planned."""
-    run_seconds: Mapping[str, float] = field(default_factory=dict)
-    """How long each cluster's run would take, as far as earlier runs of its folder tell, by its name."""
+    clusters: Mapping[str, ClusterPlan] = field(default_factory=dict)
+    """By the cluster's name, in the order of the inventory."""
 
     @property
     def unplanned(self) -> tuple[str, ...]:
-        """The clusters that can't be planned."""
-        return tuple(name for each in self.classes if each.problem for name in each.clusters)
+        """The clusters that can't be planned, or of which it isn't known what they were planned from."""
+        return tuple(name for name, each in self.clusters.items() if each.inputs is None or not each.changes)
 
     @property
     def done(self) -> frozenset[str]:
@@ -125,7 +134,7 @@ def shared_causes(planned: FleetPlan, state: CampaignState) -> tuple[SharedCause
     found = list[SharedCause]()
     for cause in dict.fromkeys(each.cause for each in state.clusters.values() if each.failed and each.cause):
         failed = tuple(each.name for each in state.clusters.values() if each.failed and each.cause == cause)
-        same = [name for name, each in planned.causes.items() if each == cause and name in state.clusters]
+        same = [name for name, each in planned.clusters.items() if each.cause == cause and name in state.clusters]
         if waiting := tuple(name for name in same if state.clusters[name].phase == "waiting"):
             found.append(SharedCause(cause, failed, waiting))
     return tuple(found)
@@ -148,7 +157,7 @@ def without_room(fleet: Fleet, planned: FleetPlan, state: CampaignState, now: da
     for cluster in fleet.clusters:
         if cluster.name in done:
             continue
-        needed = max(least, 2 * planned.run_seconds.get(cluster.name, 0.0))
+        needed = max(least, 2 * planned.clusters[cluster.name].run_seconds)
         if next_opening(cluster.labels, fleet.windows, fleet.exclusions, now, needed) is None:
             found.setdefault(needed, []).append(cluster.name)
     return tuple(NoRoom(tuple(names), needed) for needed, names in sorted(found.items()))
@@ -167,34 +176,30 @@ def plan_fleet(
     """
     found: dict[str, list[tuple[FleetCluster, PlanDocument | None, str]]] = {}
     traits: dict[str, tuple[str, ...]] = {}
-    inputs: dict[str, Inputs] = {}
-    changes: dict[str, str] = {}
-    run_seconds: dict[str, float] = {}
+    clusters: dict[str, ClusterPlan] = {}
     unrehearsed: list[str] = []
-    causes: dict[str, str] = {}
     for number, cluster in enumerate(fleet.clusters, 1):
         doing(f"planning {cluster.name} ({number} of {len(fleet.clusters)})…")
         document, problem = None, ""
-        if (found_inputs := read_inputs(cluster)) is not None:
-            inputs[cluster.name] = found_inputs
+        inputs = read_inputs(cluster)
         try:
             planned = _planned(plan, cluster, fleet.target)
             document = planned.document
-            changes[cluster.name] = planned.changes
-            run_seconds[cluster.name] = _usual_seconds(document)
+            refused = plan_refusal(document) if document else None
+            cause = _cause(refused, cluster) if refused else ""
+            mine = ClusterPlan(inputs, planned.changes, cause, _usual_seconds(document))
             key = json.dumps(_shape(document), sort_keys=True) if document else ""
             unrehearsed += [cluster.name] * bool(document and _lacks_rehearsal(document))
             traits[cluster.name] = traits_of(fleet, cluster, document, planned.traits)
-            if document and (refused := plan_refusal(document)):
-                causes[cluster.name] = _cause(refused, cluster)
         except UpgraderError as error:
             problem = error.message
-            causes[cluster.name] = _cause(error, cluster)
+            mine = ClusterPlan(inputs, cause=_cause(error, cluster))
             key = cause_of("", problem, cluster.name)
+        clusters[cluster.name] = mine
         found.setdefault(without_identity(key, cluster.name), []).append((cluster, document, problem))
-    classes = sorted(_classes(fleet, found, inputs), key=lambda each: -len(each.clusters))
+    classes = sorted(_classes(fleet, found, clusters), key=lambda each: -len(each.clusters))
     new = new_traits(fleet, traits)
-    return FleetPlan(tuple(classes), new, tuple(unrehearsed), causes, inputs, changes, run_seconds)
+    return FleetPlan(tuple(classes), new, tuple(unrehearsed), clusters)
 
 
 def _usual_seconds(document: PlanDocument | None) -> float:
@@ -227,13 +232,13 @@ def _lacks_rehearsal(document: PlanDocument) -> bool:
 def _classes(
     fleet: Fleet,
     found: Mapping[str, list[tuple[FleetCluster, PlanDocument | None, str]]],
-    inputs: Mapping[str, Inputs],
+    clusters: Mapping[str, ClusterPlan],
 ) -> Iterator[PlanClass]:
     for members in found.values():
         names = tuple(cluster.name for cluster, _, _ in members)
         stages = dict.fromkeys(fleet.stage_of[name].name for name in names)
         _, document, problem = members[0]
-        known = tuple(f"{name} {inputs[name].shown}" for name in names if name in inputs)
+        known = tuple(f"{name} {inputs.shown}" for name in names if (inputs := clusters[name].inputs) is not None)
         yield PlanClass(names, tuple(stages), document, problem, known)
 
 

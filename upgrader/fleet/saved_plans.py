@@ -114,7 +114,7 @@ def save_fleet_plan(
             remedy="Fix what is shown above, or name them in `exclude`.",
         )
     refuse_plan_file(path, fleet)
-    clusters = (ClusterInputs(name, str(planned.inputs[name]), planned.changes[name]) for name in fleet.by_name)
+    clusters = (ClusterInputs(name, str(each.inputs), each.changes) for name, each in planned.clusters.items())
     binding = FleetBinding.of(pins, files, clusters)
     content = {
         "format_version": _FORMAT,

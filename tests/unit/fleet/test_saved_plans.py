@@ -45,6 +45,17 @@ def saved(tmp_path: Path) -> SavedFleetPlan:
     return save_fleet_plan(path, fleet, planned, PINS, fleet_files(tmp_path), FakeClock().now())
 
 
+def test_folder_that_was_unreadable_when_it_was_planned(tmp_path: Path) -> None:
+    """Nothing is saved of a cluster without what its plan was made from, also if it could be planned since."""
+    fleet = read_fleet(write_fleet(tmp_path), FakeClock().now())
+    known = {"a": Inputs("a", "k", "p"), "b": Inputs("b", "k", "p")}
+    planned = plan_fleet(
+        fleet, lambda *_: PlannedCluster(document()), lambda _: None, lambda each: known.get(each.name)
+    )
+    with pytest.raises(Blocked, match="no plan was saved: c can't be planned"):
+        save_fleet_plan(tmp_path / "fleet.plan", fleet, planned, PINS, fleet_files(tmp_path), FakeClock().now())
+
+
 def test_saved_plan_is_read_as_it_was_written(saved: SavedFleetPlan) -> None:
     """With each cluster's inputs and changes, and the classes for who approves them; no one else reads it."""
     assert read_fleet_plan(saved.path) == saved
