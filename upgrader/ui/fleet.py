@@ -146,11 +146,9 @@ def _detail(names: Sequence[str], status: FleetStatus) -> str:
 
 
 def _to_do(names: Sequence[str], status: FleetStatus) -> str:
-    """What has failed clusters run again; "" for others, and where it would be refused. An interrupted run is resumed
-    by other commands, which its reason names.
-    """
+    """What has failed clusters run again; "" for others, and where it would be refused."""
     each = status.state.clusters[names[0]]
-    if status.changed or not each.failed or each.phase == "interrupted" or names[0] in status.decision.waits:
+    if status.changed or not each.failed or names[0] in status.decision.waits:
         return ""
     name = names[0] if len(names) == 1 else "CLUSTER"
     retry = f"upgrader fleet retry {name}"
@@ -160,7 +158,8 @@ def _to_do(names: Sequence[str], status: FleetStatus) -> str:
             how = f"upgrader fleet approve --changes {name} --reason TEXT"
             return f"review its new plan: {plan}; approve it: {how}; then: {retry}"
         return f"its new plan was approved: {retry}"
-    return f"fix this, then: {retry}; or leave it out: upgrader fleet skip {name} --reason TEXT"
+    again = "then resume its run" if all(status.state.clusters[other].unended for other in names) else "then"
+    return f"fix this, {again}: {retry}; or leave it out: upgrader fleet skip {name} --reason TEXT"
 
 
 def changed_lines(decision: Decision, before: Decision | None) -> Iterator[str]:

@@ -863,6 +863,40 @@ def test_way_out_of_a_failure(folder: Path) -> None:
     assert f"upgrader -C {folder} fleet skip a --reason TEXT" in shown and "approve --changes" not in shown
 
 
+@pytest.mark.parametrize("unended", [True, False])
+def test_way_out_of_a_run_that_is_interrupted_again_and_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, *, unended: bool
+) -> None:
+    """It is resumed, or begun again, by the command that is shown for it, and may be left out by the other one."""
+    with pytest.raises(CampaignStopped):
+        fleet(folder, "run", "--yes")
+    fleet(folder, "retry", "a")
+    campaign = newest_campaign(folder)
+    assert campaign is not None
+    run = "20260101T000001-v1.37.1" if unended else ""
+    if unended:
+        (folder / "clusters/a/runs").mkdir()
+        write_later(folder / "clusters/a", RunKind.UPGRADE, run, ended=False)
+    journal = campaign.reopen(FakeClock())
+    campaign.take_requests(journal, campaign.journaled())
+    for attempt in range(2, 7):
+        journal.emit(ClusterStarting("a", attempt, unended and attempt > 2))
+        journal.emit(ClusterEnded("a", attempt, "interrupted", 1.0, run, "", "its process was killed", unended))
+    journal.close()
+    shown = " ".join(fleet(folder, "status").stdout.split())
+    again = "then resume its run" if unended else "then"
+    assert f"to do: fix this, {again}: upgrader -C {folder} fleet retry a; or leave it out: upgrader" in shown
+    begun = list[list[str]]()
+    monkeypatch.setattr(LocalExecutor, "prepare", lambda _, __, arguments: lambda: begun.append(list(arguments)))
+    (retry,) = re.findall(r"fleet (retry a)\b", shown)
+    assert "will be run again" in fleet(folder, *retry.split()).stderr
+    with pytest.raises(CampaignStopped):
+        fleet(folder, "run", "--yes")
+    assert begun and all(("--resume" in arguments) is unended for arguments in begun)
+    (skip,) = re.findall(r"fleet (skip a --reason TEXT)", shown)
+    assert "a is skipped" in fleet(folder, *skip.split()).stderr
+
+
 def test_changes_are_approved_once_the_campaign_has_ended(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As the message says of a cluster that no longer has its plan: approve it, then `fleet retry`, which would begin
     its run at once.
