@@ -9,16 +9,15 @@ from typing import Any, TextIO
 
 from rich.text import Text
 
-from upgrader.errors import PlanNotApproved
-from upgrader.fleet.causes import code_of
 from upgrader.fleet.decide import Decision, Wait
 from upgrader.fleet.inputs import Inputs
 from upgrader.fleet.model import Fleet, Stage
 from upgrader.fleet.plans import NoRoom, PlanClass, SharedCause
+from upgrader.fleet.reports.to_do import to_do
 from upgrader.fleet.reports.words import detail, first_line, minute, some, waiting
 from upgrader.fleet.state import CampaignState
 from upgrader.fleet.traits import NewTrait
-from upgrader.fleet.use_cases import FleetStatus, plan_command
+from upgrader.fleet.use_cases import FleetStatus
 from upgrader.model.counted import counted
 from upgrader.model.first_few import first_few
 from upgrader.ui.as_typed import with_program
@@ -102,8 +101,8 @@ def print_fleet_status(status: FleetStatus, stream: TextIO | None = None, progra
             print_line(out, Text.assemble("  ", (f"{mark} {each.phase}", style), f"  {count}{first_few(names)}"), 6)
             if said := _detail(names, status):
                 print_line(out, Text(f"      {with_program(said, ('fleet',), program)}", style="dim"), 6)
-            if to_do := _to_do(names, status):
-                print_line(out, Text(f"      to do: {with_program(to_do, ('fleet',), program)}"), 6)
+            if how := to_do(names, status):
+                print_line(out, Text(f"      to do: {with_program(how, ('fleet',), program)}"), 6)
 
 
 def _way_out(status: FleetStatus, program: str) -> str:
@@ -143,23 +142,6 @@ def _detail(names: Sequence[str], status: FleetStatus) -> str:
         begun = sorted(since for name in names if (since := status.state.clusters[name].since) is not None)
         return f"since {minute(begun[0])}" + (f", the last one since {minute(begun[-1])}" if len(begun) > 1 else "")
     return detail(each, status.decision)
-
-
-def _to_do(names: Sequence[str], status: FleetStatus) -> str:
-    """What has failed clusters run again; "" for others, and where it would be refused."""
-    each = status.state.clusters[names[0]]
-    if status.changed or not each.failed or names[0] in status.decision.waits:
-        return ""
-    name = names[0] if len(names) == 1 else "CLUSTER"
-    retry = f"upgrader fleet retry {name}"
-    if code_of(each.cause) == PlanNotApproved.__name__:
-        if any(status.state.clusters[other].changes for other in names):
-            plan = plan_command(status.fleet, name) if len(names) == 1 else "upgrader fleet plan"
-            how = f"upgrader fleet approve --changes {name} --reason TEXT"
-            return f"review its new plan: {plan}; approve it: {how}; then: {retry}"
-        return f"its new plan was approved: {retry}"
-    again = "then resume its run" if all(status.state.clusters[other].unended for other in names) else "then"
-    return f"fix this, {again}: {retry}; or leave it out: upgrader fleet skip {name} --reason TEXT"
 
 
 def changed_lines(decision: Decision, before: Decision | None) -> Iterator[str]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 
 from upgrader.fleet.causes import cause_of
+from upgrader.fleet.reports.to_do import to_do
 from upgrader.fleet.use_cases import FleetStatus
 from upgrader.reporting.report.headline import Tone
 
@@ -33,6 +35,8 @@ class Cause:
     clusters: tuple[str, ...]
     text: str
     """What the first one's error says."""
+    to_do: str = ""
+    """As of `to_do`."""
 
 
 def tone_of(phase: str) -> Tone:
@@ -52,7 +56,20 @@ def causes(status: FleetStatus) -> tuple[Cause, ...]:
             cause = cause_of("", each.problem_reason, each.name)
             found.setdefault((each.problem, cause), []).append((each.name, "open", each.problem_reason))
     groups = [
-        Cause(members[0][1], what, tuple(name for name, _, _ in members), members[0][2] or "no reason is known")
+        Cause(
+            members[0][1],
+            what,
+            names := tuple(name for name, _, _ in members),
+            members[0][2] or "no reason is known",
+            _way_out(what, names, status),
+        )
         for (what, _), members in found.items()
     ]
     return tuple(sorted(groups, key=lambda group: -len(group.clusters)))
+
+
+def _way_out(what: str, names: Sequence[str], status: FleetStatus) -> str:
+    """Of those that have failed: one that is interrupted may be begun again by itself."""
+    clusters = (status.state.clusters[name] for name in names)
+    failed = [each.name for each in clusters if each.failed and each.phase == what]
+    return to_do(failed, status) if failed else ""

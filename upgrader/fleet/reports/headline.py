@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from upgrader.fleet.reports.failures import causes
 from upgrader.fleet.reports.metrics import state_of
 from upgrader.fleet.reports.words import first_line, minute, some
 from upgrader.fleet.use_cases import FleetStatus
@@ -11,6 +12,7 @@ __all__ = ["fleet_headline"]
 
 _RUN = "upgrader fleet run"
 _STATUS = "upgrader fleet status"
+_BELOW = "What to do is shown below for each cause of failure"
 
 
 def fleet_headline(status: FleetStatus) -> Headline:
@@ -23,6 +25,8 @@ def fleet_headline(status: FleetStatus) -> Headline:
         waits = [wait.reason for wait in status.decision.stages.values() if wait.person]
         why = first_line(status.decision.stop or "; ".join(dict.fromkeys(waits)) or "it waits for an operator")
         advice = "Use `upgrader fleet approve`, `retry`, `skip` or `resume`; then continue the campaign."
+        if status.state.paused is None and any(each.to_do for each in causes(status)):
+            advice = f"{_BELOW}; then continue the campaign."
         return Headline("bad", title, "Needs an operator", f"It waits for an operator: {why}.", advice, (_RUN,))
     if status.coordinator is None:
         sentence = "`upgrader fleet run` is not active: runs in progress continue, but no further run starts."
@@ -42,7 +46,9 @@ def _done(status: FleetStatus, title: str) -> Headline:
     left = f" Left out: {some(skipped)}." if skipped else ""
     again = "upgrader fleet retry CLUSTER"
     if failed:
+        advised = any(each.to_do for each in causes(status))
+        advice, commands = (f"{_BELOW}.", ()) if advised else ("Fix their causes, then retry them.", (again,))
         sentence = f"It is done, but {len(failed)} of {len(clusters)} clusters have failed: {some(failed)}.{left}"
-        return Headline("bad", title, "Done, with failures", sentence, "Fix their causes, then retry them.", (again,))
+        return Headline("bad", title, "Done, with failures", sentence, advice, commands)
     sentence = f"{count} of {len(clusters)} clusters {status.fleet.goal.reached}.{left}"
     return Headline("good", title, "Done", sentence, "", (again,) if skipped else ())

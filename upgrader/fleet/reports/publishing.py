@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 
 from upgrader.app.wiring import metric_sinks, webhook_service
@@ -114,7 +115,9 @@ class Publisher:
         coordinator = self._coordinator
         try:
             holder = None if last else folder_holder(coordinator.folder)
-            files.write_files(self._status(holder), coordinator.campaign, coordinator.clock.now())
+            changed = coordinator.campaign.changed_files(coordinator.folder)
+            status = replace(self._status(holder), changed=changed)
+            files.write_files(status, coordinator.campaign, coordinator.clock.now())
         except UpgraderError as error:
             return error.message
         except Exception as error:  # noqa: BLE001  # a fault of ours in a report must not end a campaign

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -13,10 +14,11 @@ from testkit.fleet_campaigns import BEGIN, HOSTILE, Shown, campaign_of
 from tests.unit.reporting.report.test_html import Page
 from upgrader.errors import ConfigError
 from upgrader.fleet.decide import Decision, decide
-from upgrader.fleet.events import CampaignEvent, ClusterEnded, ClusterSkipped, Paused, RetryRequested
+from upgrader.fleet.events import CampaignEvent, ClusterEnded, ClusterSkipped, ClusterStarting, Paused, RetryRequested
 from upgrader.fleet.reports.page import fleet_html
 from upgrader.fleet.state import fold
 from upgrader.rendering import Templates
+from upgrader.ui.fleet import print_fleet_status
 
 
 def html(shown: Shown, page: Path | None = None) -> str:
@@ -146,14 +148,61 @@ def test_first_thing_is_how_far_it_is(said: list[str], shown: Shown) -> None:
         assert each in text.partition("Stages and clusters")[0]
 
 
+@pytest.mark.parametrize("ended", [False, True])
+def test_page_says_of_failures_what_the_terminal_does(*, ended: bool) -> None:
+    """Also of a cluster whose plan has changed, which a `retry` alone would only have blocked again; and of one whose
+    run is resumed no more. One that is resumed by itself needs nothing.
+    """
+    shown = campaign_of(20)
+    changed, stuck, again = list(shown.status.state.clusters)[2:5]
+    events: list[CampaignEvent] = [
+        ClusterStarting(changed, 2),
+        ClusterEnded(changed, 2, "blocked", 1.0, "", "PlanNotApproved: it", "the plan is another one"),
+    ]
+    for name, times in ((stuck, 5), (again, 1)):
+        for attempt in range(2, 2 + times):
+            events += [
+                ClusterStarting(name, attempt),
+                ClusterEnded(name, attempt, "interrupted", 1.0, "r", "", f"{name} was killed", True),
+            ]
+    known = dict(shown.status.state.clusters)
+    known[changed] = replace(known[changed], changes=64 * "c")
+    state = fold(((shown.now, each) for each in events), replace(shown.status.state, clusters=known))
+    shown = with_state(shown, clusters=state.clusters, ended=BEGIN if ended else None)
+    terminal = StringIO()
+    print_fleet_status(shown.status, terminal)
+    said = " ".join(terminal.getvalue().split())
+    text = Page(html(shown)).text
+    review = f"review its new plan: upgrader -C /none/{changed} plan --to v1.37.1"
+    approve = f"approve it: upgrader fleet approve --changes {changed} --reason TEXT"
+    for to_do in (
+        f"{review}; {approve}; then: upgrader fleet retry {changed}",
+        f"fix this, then resume its run: upgrader fleet retry {stuck}; or leave it out: upgrader fleet skip {stuck}",
+    ):
+        assert f"to do: {to_do}" in said and f"To do: {to_do}" in text
+    assert f"retry {again}" not in said + text
+    assert ("What to do is shown below for each cause" in text.partition("Stages and clusters")[0]) is ended
+
+
+def test_page_while_its_files_have_changed() -> None:
+    """Then `retry` is refused, and isn't shown."""
+    shown = campaign_of(20)
+    assert "To do: fix this" in Page(html(shown)).text
+    changed = replace(shown, status=replace(shown.status, changed="fleet.yaml:1: has changed"))
+    assert "To do:" not in Page(html(changed)).text
+
+
 def test_campaign_that_needs_a_person() -> None:
-    """Blocked for good, the page says which person's act it waits for."""
+    """Blocked for good, the page says which person's act it waits for, and where it says what to do for failures."""
     shown = campaign_of(20)
     names = list(shown.status.state.clusters)
     ends = [ClusterEnded(name, 1, "succeeded", 1.0, "r") for name in names[1:-2]]
     state = fold(((shown.now, each) for each in ends), shown.status.state)
     text = Page(html(with_state(shown, clusters=state.clusters))).text
     assert "Needs an operator" in text and "an approval: upgrader fleet approve last --reason TEXT" in text
+    state = fold(((shown.now, each) for each in ends[1:]), shown.status.state)
+    text = Page(html(with_state(shown, clusters=state.clusters))).text
+    assert "Needs an operator" in text and "What to do is shown below for each cause of failure; then" in text
 
 
 def test_done_and_left_out() -> None:

@@ -12,6 +12,7 @@ import pytest
 from testkit.fakes.clock import FakeClock
 from testkit.fleet_campaigns import Shown, campaign_of
 from testkit.waiting import stretched
+from upgrader.config.fleet_files import FLEET, INVENTORY
 from upgrader.errors import ServiceError
 from upgrader.fleet.campaigns import Campaign
 from upgrader.fleet.coordinator import Coordinator
@@ -152,3 +153,13 @@ def test_publishing_closes_at_the_end(tmp_path: Path, monkeypatch: pytest.Monkey
     with pytest.raises(KeyboardInterrupt):
         interrupted()
     assert len(sink.got) == 2 and stage.page.is_file() and stage.said == []
+
+
+def test_page_advises_nothing_that_a_changed_file_forbids(stage: Stage) -> None:
+    """`retry` is refused while a file of the fleet isn't what the campaign was begun with."""
+    for folder in (stage.folder, stage.page.parent):
+        for name in (FLEET, INVENTORY):
+            (folder / name).write_text("a: 1\n")
+    assert stage.look(0) and "To do: fix this" in stage.page.read_text()
+    (stage.folder / FLEET).write_text("a: 2\n")
+    assert stage.look(10, "bob") and "To do:" not in stage.page.read_text()
