@@ -65,6 +65,14 @@ def init(folder: Path, target: KubernetesVersion, commands: tuple[str, ...], yes
 
 @fleet.command()
 @click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "markdown"]),
+    default="text",
+    show_default=True,
+    help="What is printed on standard output.",
+)
+@click.option(
     "--allow-exec",
     is_flag=True,
     help="Also run credential plugins (`exec` in a kubeconfig) whose arguments no campaign has approved.",
@@ -76,7 +84,7 @@ def init(folder: Path, target: KubernetesVersion, commands: tuple[str, ...], yes
     help="Save the plans for `upgrader fleet run --plan FILE`, valid for 24 hours; the file has no secret values.",
 )
 @click.pass_obj
-def plan(folder: Path, allow_exec: bool, out: Path | None) -> None:
+def plan(folder: Path, output: str, allow_exec: bool, out: Path | None) -> None:
     """Plan every cluster, and group clusters with equal plans. Changes nothing.
 
     Also shows what each later stage tries for the first time, as no cluster of an earlier stage has it: labels,
@@ -114,6 +122,7 @@ def plan(folder: Path, allow_exec: bool, out: Path | None) -> None:
         print_unrehearsed,
         print_without_room,
     )
+    from upgrader.ui.fleet_markdown import fleet_plan_markdown
 
     origin = plan_origin(folder) if out is not None else None
     proposed = proposed_fleet(folder)
@@ -132,12 +141,17 @@ def plan(folder: Path, allow_exec: bool, out: Path | None) -> None:
 
     planned = plan_fleet(proposed, planned_one, shown.doing, partial(planned_inputs, folder, proposed))
     shown.doing("")
-    print_fleet(proposed, sys.stdout)
-    print_classes(planned.classes, sys.stdout)
-    print_new_traits(planned.new, sys.stdout)
-    print_unrehearsed(planned.unrehearsed, proposed, sys.stdout)
-    print_without_room(clusters_without_room(folder, proposed, planned), sys.stdout)
-    print_shared(shared_causes(planned, newest_state(folder)), sys.stdout)
+    without_room = clusters_without_room(folder, proposed, planned)
+    shared = shared_causes(planned, newest_state(folder))
+    if output == "markdown":
+        click.echo(fleet_plan_markdown(proposed, planned, without_room, shared))
+    else:
+        print_fleet(proposed, sys.stdout)
+        print_classes(planned.classes, sys.stdout)
+        print_new_traits(planned.new, sys.stdout)
+        print_unrehearsed(planned.unrehearsed, proposed, sys.stdout)
+        print_without_room(without_room, sys.stdout)
+        print_shared(shared, sys.stdout)
     if out is not None and origin is not None:
         saved = save_plan(out, proposed, planned, origin)
         say(f"Plan saved: {out}, digest {saved.digest}, valid until {saved.expires:%Y-%m-%d %H:%M}Z.")

@@ -1003,6 +1003,24 @@ def test_copies_that_a_killed_coordinator_has_left(folder: Path) -> None:
         assert [path for path in left if path.exists()] == [] and running.exists()
 
 
+def test_plan_for_a_merge_request(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each class of equal plans with the plan of one, and what can't be planned; no text of others is markup."""
+
+    def plan(cluster: Path, *_: object, **__: object) -> SimpleNamespace:
+        if cluster.name == "c":
+            raise ApiUnavailable("```\n# <img src=x>")
+        return checked()
+
+    monkeypatch.setattr(upgrade, "plan_upgrade", plan)
+    result = CliRunner().invoke(cli, ["-C", str(folder), "fleet", "plan", "-o", "markdown"])
+    assert isinstance(result.exception, Blocked)
+    shown = result.stdout
+    assert shown.startswith("# Fleet upgrade to v1.37.1\n\n```")
+    assert "## 1 cluster of `canary`\n\n`a`\n\nDigests of the folders: `a " in shown and "CNI cilium" in shown
+    assert shown.count("### Plan: Kubernetes v1.36.3 → v1.37.1\n") == 2
+    assert "Can't be planned:\n\n````\n```\n# <img src=x>\n````" in shown
+
+
 def test_digests_are_shown(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`fleet plan` shows those of the folders, and `fleet status -o json` those that were approved, as approve takes
     them.
