@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from upgrader.errors import ApiError
 from upgrader.gates.continuity.findings import KEEP_THE_RELEASES, contradicted
-from upgrader.gates.kubernetes_kinds import LEASES, PODS
+from upgrader.gates.kubernetes_kinds import LEASES, NODES, PODS
 from upgrader.model.baseline import Baseline
 from upgrader.model.outcome import Verdict, pending
 from upgrader.model.workload import Pod
@@ -74,7 +74,8 @@ class LeaseWatch:
 
 
 def _holder_problem(kube: Kube, name: str, lease: KubeObject) -> str:
-    """The holder's identity is its host's name and a random part; on the host's network that is the node's name.
+    """The holder's identity is its host's name and a random part: its pod's name or, on the host's network, the name
+    that the host has itself. This is its node's name, unless the kubelet was given another one.
 
     Only its own node's pods are read, or itself: with one kube-proxy on each node, the namespace may have thousands.
     """
@@ -87,13 +88,22 @@ def _holder_problem(kube: Kube, name: str, lease: KubeObject) -> str:
         if _running(name, kube.list(PODS, _NAMESPACE, fields=f"{field}={host}")):
             return ""
     others = _running(name, kube.list(PODS, _NAMESPACE))
-    return f"its holder {holder} is not a running pod of this component (running: {', '.join(others) or 'none'})"
+    # Which node's host that is, the API doesn't know. One that has gone renews its Lease no more, which is seen later.
+    if any(host_network for _, host_network in others) and _is_name_of_a_host(kube, name, host):
+        return ""
+    running = ", ".join(pod for pod, _ in others) or "none"
+    return f"its holder {holder} is not a running pod of this component (running: {running})"
 
 
-def _running(name: str, pods: Iterable[KubeObject]) -> list[str]:
-    """Those of a component that run."""
-    found = map(Pod.parse, pods)
-    return [pod.name for pod in found if pod.phase == "Running" and pod.name.startswith(name)]
+def _is_name_of_a_host(kube: Kube, component: str, host: str) -> bool:
+    """Whether it can be one: it isn't the name of a pod, nor of a node, whose pods were read."""
+    return not host.startswith(f"{component}-") and not kube.list(NODES, fields=f"metadata.name={host}")
+
+
+def _running(name: str, pods: Iterable[KubeObject]) -> list[tuple[str, bool]]:
+    """Those of a component that run, each with whether it is on its host's network."""
+    found = ((Pod.parse(pod), bool(pod["spec"].get("hostNetwork"))) for pod in pods)
+    return [(pod.name, host) for pod, host in found if pod.phase == "Running" and pod.name.startswith(name)]
 
 
 def _renewed(lease: KubeObject) -> str:

@@ -25,6 +25,7 @@ from upgrader.gates.kubernetes_kinds import (
     CONFIG_MAPS,
     ENDPOINT_SLICES,
     LEASES,
+    NODES,
     PODS,
     SECRETS,
     SERVICES,
@@ -821,6 +822,33 @@ def test_holder_of_a_lease_is_found_without_the_pods_of_all_nodes(kube: LivingKu
     kube.list = listing  # type: ignore[method-assign]
     assert held_leases(kube)[0]["kube-scheduler"] == "now"
     assert {pod["spec"]["nodeName"] for pod in read} == {"controller-1"}
+
+
+@pytest.mark.parametrize("host", ["ip-10-0-0-7", "controller-1.example.com"])
+def test_holder_on_a_host_with_another_name_than_its_node(kube: LivingKube, host: str) -> None:
+    """A static pod has its host's own name, which isn't its node's where the kubelet was given one."""
+    kube.renews = False
+    spec = {"holderIdentity": f"{host}_8d2f", "renewTime": "now"}
+    kube.put(LEASES, {"metadata": {"name": "kube-scheduler", "namespace": "kube-system"}, "spec": spec})
+    assert "is not a running pod of this component" in held_leases(kube)[1]["kube-scheduler"], "no pod can have it"
+    _put_on_the_hosts_network(kube)
+    assert held_leases(kube)[0]["kube-scheduler"] == "now"
+
+
+@pytest.mark.parametrize("host", ["controller-2", "kube-scheduler-5d8c-x7x2q"])
+def test_holder_that_has_gone_is_not_taken_for_such_a_host(kube: LivingKube, host: str) -> None:
+    """Neither a node on which no instance runs, nor a pod that doesn't exist any more, is the name of a host."""
+    kube.renews = False
+    kube.put(NODES, {"metadata": {"name": "controller-2"}})
+    spec = {"holderIdentity": f"{host}_8d2f", "renewTime": "now"}
+    kube.put(LEASES, {"metadata": {"name": "kube-scheduler", "namespace": "kube-system"}, "spec": spec})
+    _put_on_the_hosts_network(kube)
+    assert "is not a running pod of this component" in held_leases(kube)[1]["kube-scheduler"]
+
+
+def _put_on_the_hosts_network(kube: LivingKube) -> None:
+    for pod in kube.list(PODS, "kube-system"):
+        kube.put(PODS, {**pod, "spec": {**pod["spec"], "hostNetwork": True}})
 
 
 def test_pods_are_listed_only(kube: LivingKube) -> None:
