@@ -19,6 +19,7 @@ from testkit.kinds.columns import Cell
 
 __all__ = ["Row", "read", "recorded", "write"]
 
+_WORDS = 400
 Row = Mapping[str, Any]
 """`kind`, `title`, `what`, and `cells`: column → cell."""
 
@@ -40,6 +41,8 @@ def recorded(rows: Sequence[Row], kind: Kind, column: str, cell: Cell, *, alone:
     `alone`: the other columns weren't tried, and were seen on another lab of this kind.
     """
     seen = {key: value for key, value in asdict(cell).items() if value not in ("", 0)}
+    if "words" in seen:
+        seen["words"] = seen["words"][:_WORDS]
     seen["command"] = f"{kind.command} --only {shlex.quote(column)}" if alone else kind.command
     new: Row = {"kind": kind.name, "title": kind.name, "what": "", "cells": {}}
     before = next((row for row in rows if row["kind"] == kind.name), new)

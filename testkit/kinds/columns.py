@@ -19,7 +19,6 @@ __all__ = ["COLUMNS", "NEEDED", "PASSED", "REFUSED", "Cell", "whole_way"]
 
 PASSED, REFUSED, FAILED = "passed", "refused", "failed"
 _REFUSED = 3
-_WORDS = 400
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,7 @@ def whole_way(
         except _Refused as refused:
             cell = Cell(REFUSED, "", 0, words=refused.words)
         except (AssertionError, TimeoutError) as error:
-            cell = Cell(FAILED, "", 0, words=" ".join(str(error).split())[:_WORDS])
+            cell = Cell(FAILED, "", 0, words=" ".join(str(error).split()))
         yield name, replace(cell, date=f"{datetime.now(UTC):%Y-%m-%d}", seconds=round(time.monotonic() - begun, 1))
         if cell.result != PASSED:
             return
@@ -155,4 +154,4 @@ def _error(ended: Ended) -> str:
     """The output of a refused command, from its error on."""
     lines = [line.strip() for line in ended.stderr.splitlines() if line.strip()]
     first = next((number for number, line in enumerate(lines) if line.lower().startswith("error")), -1)
-    return " ".join(lines[first:])[:_WORDS]
+    return " ".join(lines[first:])
