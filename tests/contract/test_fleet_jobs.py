@@ -167,19 +167,30 @@ class Site:
         started = CampaignStarted(name, TARGET, PINS, approved, "me", executor="jobs")
         self.campaign, journal = begin(folder, started, fleet_files(folder), self.clock)
         journal.close()
-        self.watch = JobWatch(KubeAdapter(hub.account), SystemClock())
+        self._watches: list[JobWatch] = []
+        self.watch = self._new_watch()
         self.coordinator = self.another()
+
+    def _new_watch(self) -> JobWatch:
+        watch = JobWatch(KubeAdapter(self.hub.account), SystemClock())
+        self._watches.append(watch)
+        return watch
+
+    def close(self) -> None:
+        """Every watch ends with its next event: a Job that is deleted is one."""
+        for watch in self._watches:
+            watch.close()
 
     def executor(self, watch: JobWatch | None = None) -> JobsExecutor:
         kube = KubeAdapter(self.hub.account)
         assert self.fleet.jobs is not None
-        watch = watch or JobWatch(kube, SystemClock())
+        watch = watch or self._new_watch()
         return JobsExecutor(kube, watch, self.fleet.jobs, self.fleet, "1/c/p", self.clock, self._fetch)
 
     def another(self) -> Coordinator:
         """One that knows only what is in the folder and on the hub."""
         self.watch.close()
-        self.watch = JobWatch(KubeAdapter(self.hub.account), SystemClock())
+        self.watch = self._new_watch()
         questions = Questions(self.folder, frozenset(), self._ask, {}, self.clock, self._fetch)
         journal = self.campaign.reopen(self.clock)
         return Coordinator(
@@ -302,7 +313,7 @@ def write_journal(folder: Path, run: str, campaign: str = "") -> None:
 def site(hub: Hub, tmp_path: Path) -> Iterator[Site]:
     found = Site(hub, tmp_path)
     yield found
-    found.watch.close()
+    found.close()
     for cluster in "abc":
         for kind in (PODS, JOBS, SECRETS):
             for each in hub.kube.list(kind, f"fleet-{cluster}"):
