@@ -10,10 +10,13 @@ from typing import Any
 
 import pytest
 
+from testkit.api_servers import api_servers
+from testkit.lab_cluster import OLD, until
 from tests.contract.checking import Make, Status, merge
 from upgrader.adapters.hosts import SshHosts
 from upgrader.adapters.kube import KubeAdapter, _path
 from upgrader.config.inventory import load_hosts
+from upgrader.gates.kubernetes_kinds import NAMESPACES
 from upgrader.model.cluster import Host
 from upgrader.ports import Kind
 
@@ -36,6 +39,18 @@ def kube(lab_folder: Path) -> Iterator[KubeAdapter]:
         yield adapter
     finally:
         adapter.close()
+
+
+@pytest.fixture(scope="module")
+def bare_kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """That of the administrator of a real API server with an etcd: no controllers, no nodes, and no lab."""
+    with api_servers(tmp_path_factory.mktemp("bare")) as servers, servers.serving(OLD) as kube:
+
+        def whole() -> bool:
+            return None not in (kube.get(NAMESPACES, "default"), kube.get(NAMESPACES, "kube-system"))
+
+        until("the first namespaces", whole, timeout_seconds=60)
+        yield servers.kubeconfig()
 
 
 @pytest.fixture

@@ -21,9 +21,9 @@ ROUNDS = 5
 
 
 @pytest.fixture
-def kubes(lab_folder: Path) -> Iterator[tuple[KubeAdapter, KubeAdapter]]:
+def kubes(bare_kubeconfig: Path) -> Iterator[tuple[KubeAdapter, KubeAdapter]]:
     """Two clients of the same API with separate connections; the lock was never taken."""
-    pair = KubeAdapter(lab_folder / "kubeconfig"), KubeAdapter(lab_folder / "kubeconfig")
+    pair = KubeAdapter(bare_kubeconfig), KubeAdapter(bare_kubeconfig)
     pair[0].delete(LEASES, NAME, NAMESPACE)
     yield pair
     for kube in pair:

@@ -30,7 +30,7 @@ NAMESPACE = "default"
 CLOSED = "https://127.0.0.1:1"
 
 
-@pytest.fixture(params=["fake", pytest.param("real", marks=pytest.mark.lab)])
+@pytest.fixture(params=["fake", "real"])
 def kube(request: pytest.FixtureRequest) -> Iterator[Kube]:
     """The port: the fake or the adapter."""
     if request.param == "fake":
@@ -38,8 +38,8 @@ def kube(request: pytest.FixtureRequest) -> Iterator[Kube]:
         fake.raw_answers = {"/readyz": "ok", f"{CLOSED}/readyz": ApiUnavailable("refused")}
         yield fake
     else:
-        folder: Path = request.getfixturevalue("lab_folder")
-        adapter = KubeAdapter(folder / "kubeconfig")
+        kubeconfig: Path = request.getfixturevalue("bare_kubeconfig")
+        adapter = KubeAdapter(kubeconfig)
         yield adapter
         adapter.close()
 
