@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["lines_in", "slowest", "waits_of"]
+__all__ = ["last_to_end", "lines_in", "slowest", "waits_of"]
 
 Line = Mapping[str, Any]
 
@@ -47,6 +47,24 @@ def waits_of(lines: Sequence[Line]) -> list[str]:
     return [f"{seconds[what]:6.0f} s  {what}" for what in sorted(seconds, key=lambda each: -seconds[each])[:_SLOWEST]]
 
 
+def last_to_end(processes: Mapping[str, Sequence[Line]]) -> str:
+    """Which process of tests took longest, and which one ended last, and how long it ran without any other: what is to
+    be shortened first, or shared out. "" where there is none.
+    """
+    begins, ends = dict[str, float](), dict[str, float]()
+    for name, lines in processes.items():
+        if lines:
+            begins[name] = min(float(line["begun"]) for line in lines)
+            ends[name] = max(float(line["begun"]) + whole(line) for line in lines)
+    if not ends:
+        return ""
+    longest = max(ends, key=lambda name: ends[name] - begins[name])
+    last = max(ends, key=lambda name: ends[name])
+    alone = ends[last] - max((end for name, end in ends.items() if name != last), default=begins[last])
+    took = f"{longest}, {ends[longest] - begins[longest]:.0f} s"
+    return f"longest: {took}; last to end: {last}, which ran alone for {alone:.0f} s"
+
+
 def main() -> None:
     """Print the results in a folder."""
     folder = Path(sys.argv[-1])
@@ -57,6 +75,7 @@ def main() -> None:
     for name, lines in processes.items():
         print(f"--- {name}: {len(lines)} tests, {sum(map(whole, lines)):.0f} s; what they waited for")
         print("\n".join(waits_of(lines)))
+    print(f"--- {last_to_end(processes)}")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from scripts.test_results import lines_in, slowest, waits_of
+from scripts.test_results import last_to_end, lines_in, slowest, waits_of
 from testkit.command import REPOSITORY
 
 _TESTS = """
@@ -60,3 +60,13 @@ def test_slowest_tests_are_told_with_their_waits(tmp_path: Path) -> None:
         "(0 + 2 + 0)  a.py::y: helm 1",
     ]
     assert waits_of(lines) == ["    29 s  a cluster", "     5 s  helm"]
+
+
+def test_process_that_others_do_not_shorten_is_told() -> None:
+    """The longest one need not be the last to end; of that, only what no other one ran beside counts as alone."""
+    one, two = {"begun": 100.0, "setup": 1.0, "call": 99.0}, {"begun": 200.0, "call": 300.0}
+    late = {"begun": 450.0, "call": 85.0, "teardown": 5.0}
+    told = last_to_end({"lab": [one, two], "no-lab": [late], "unit": []})
+    assert told == "longest: lab, 400 s; last to end: no-lab, which ran alone for 40 s"
+    assert last_to_end({"unit": [late]}) == "longest: unit, 90 s; last to end: unit, which ran alone for 90 s"
+    assert last_to_end({"unit": []}) == ""
