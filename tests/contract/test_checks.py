@@ -1,4 +1,7 @@
-"""Checks of what others install in a cluster, on a real API server: what it really says of each."""
+"""Checks of what others install in a cluster, on a real one: what it really says of each.
+
+What needs an API server alone is in test_checks_of_api_servers.py.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from typing import Any
 import pytest
 
 from testkit.lab_cluster import until
-from tests.contract.checking import GROUP, Make, Status, fake_node, findings, found, merge, rewrite_record, waiting_pod
+from tests.contract.checking import GROUP, Make, Status, fake_node, findings, found, rewrite_record, waiting_pod
 from upgrader.adapters.helm import HelmAdapter
 from upgrader.adapters.kube import KubeAdapter
 from upgrader.errors import ApiError, HelmError
@@ -20,7 +23,6 @@ from upgrader.gates.kubernetes_kinds import SERVICE_CIDRS, SERVICES
 from upgrader.model.release import ReleaseSpec
 from upgrader.ports import Kind
 from upgrader.preflight.context import NODES, PODS
-from upgrader.preflight.custom_resources import check_custom_resources
 from upgrader.preflight.disruption_budgets import check_disruption_budgets
 from upgrader.preflight.namespaces import check_namespaces
 from upgrader.preflight.networks import check_networks
@@ -30,7 +32,6 @@ from upgrader.preflight.webhooks import check_webhooks
 
 VALIDATING = Kind("admissionregistration.k8s.io/v1", "validatingwebhookconfigurations", namespaced=False)
 API_SERVICES = Kind("apiregistration.k8s.io/v1", "apiservices", namespaced=False)
-DEFINITIONS = Kind("apiextensions.k8s.io/v1", "customresourcedefinitions", namespaced=False)
 BUDGETS = Kind("policy/v1", "poddisruptionbudgets")
 NAMESPACES = Kind("v1", "namespaces", namespaced=False)
 SECRETS = Kind("v1", "secrets")
@@ -93,6 +94,16 @@ def _said(kube: KubeAdapter, name: str) -> str:
     return "".join(item.diagnosis for item in findings(kube, check_served_apis) if name in item.title)
 
 
+def test_service_cidr_within_a_pod_cidr(kube: KubeAdapter, made: Make) -> None:
+    """Kubernetes admits it without a word. The lab's own networks, flags and numbers of addresses are no finding."""
+    assert findings(kube, check_networks) == []
+    cidr = kube.list(NODES)[0]["spec"]["podCIDR"]
+    inside = f"{cidr.rpartition('.')[0]}.240/29"
+    name = made(SERVICE_CIDRS, {"metadata": {}, "spec": {"cidrs": [inside]}})
+    assert found(kube, check_networks, inside) == ["networks.overlap"]
+    kube.delete(SERVICE_CIDRS, name)  # it takes ten seconds, for which the other tests are
+
+
 def test_deprecated_api_that_was_used(kube: KubeAdapter) -> None:
     """A read of Endpoints, deprecated since v1.33, is counted by the API server, and named."""
     kube.list(Kind("v1", "endpoints"), "default")
@@ -132,92 +143,6 @@ def test_release_whose_record_is_damaged(kube: KubeAdapter, made: Make) -> None:
     data = {"release": base64.b64encode(b"no release").decode()}
     made(SECRETS, {"metadata": {"labels": labels}, "type": "helm.sh/release.v1", "data": data}, "default")
     assert found(kube, check_removed_apis, name) == ["removed-apis.damaged"]
-
-
-def test_conversion_webhook_without_a_backend(kube: KubeAdapter, made: Make) -> None:
-    """A definition with two versions and nobody to convert between them."""
-    schema = {"openAPIV3Schema": {"type": "object"}}
-    widgets = {
-        "metadata": {"name": f"widgets.{GROUP}"},
-        "spec": {
-            "group": GROUP,
-            "scope": "Cluster",
-            "names": {"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"},
-            "versions": [
-                {"name": "v1", "served": True, "storage": True, "schema": schema},
-                {"name": "v2", "served": True, "storage": False, "schema": schema},
-            ],
-            "conversion": {
-                "strategy": "Webhook",
-                "webhook": {"clientConfig": {"service": NOBODY}, "conversionReviewVersions": ["v1"]},
-            },
-        },
-    }
-    assert found(kube, check_custom_resources, GROUP) == []
-    made(DEFINITIONS, widgets)
-    assert found(kube, check_custom_resources, GROUP) == ["custom-resources.conversion"]
-
-
-def definition(kind: str, **more: Any) -> dict[str, Any]:
-    """A definition of a kind in the tests' group, stored as v1 unless other versions are given."""
-    plural = f"{kind.lower()}s"
-    schema = {"openAPIV3Schema": {"type": "object"}}
-    spec = {
-        "group": GROUP,
-        "scope": "Cluster",
-        "names": {"plural": plural, "kind": kind},
-        "versions": [{"name": "v1", "served": True, "storage": True, "schema": schema}],
-    }
-    return {"metadata": {"name": f"{plural}.{GROUP}"}, "spec": {**spec, **more}}
-
-
-def test_definition_whose_names_are_taken(kube: KubeAdapter, made: Make) -> None:
-    """The API server admits it, and says later that it doesn't serve it."""
-    made(DEFINITIONS, definition("Gadget"))
-    until("the first to be served", lambda: _established(kube, f"gadgets.{GROUP}"), timeout_seconds=120)
-    assert found(kube, check_custom_resources, GROUP) == []
-    made(DEFINITIONS, definition("Gizmo", names={"plural": "gizmos", "kind": "Gadget"}))
-    until("the second to be refused", lambda: bool(found(kube, check_custom_resources, "gizmos")), timeout_seconds=120)
-    assert found(kube, check_custom_resources, "gizmos") == ["custom-resources.not-served"]
-    assert found(kube, check_custom_resources, "gadgets") == []
-
-
-def _established(kube: KubeAdapter, name: str) -> bool:
-    conditions = ((kube.get(DEFINITIONS, name) or {}).get("status") or {}).get("conditions") or ()
-    return any(item["type"] == "Established" and item["status"] == "True" for item in conditions)
-
-
-def test_definition_that_stores_another_version_now(kube: KubeAdapter, made: Make) -> None:
-    """The API server itself remembers that there may be objects of the version before."""
-    name = made(DEFINITIONS, definition("Trinket"))
-    until("it to be served", lambda: _established(kube, name), timeout_seconds=120)
-    assert found(kube, check_custom_resources, name) == []
-    schema = {"openAPIV3Schema": {"type": "object"}}
-    versions = [{"name": v, "served": True, "storage": v == "v2", "schema": schema} for v in ("v1", "v2")]
-    merge(kube, f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}", {"spec": {"versions": versions}})
-    until("it to be stored so", lambda: bool(found(kube, check_custom_resources, name)), timeout_seconds=120)
-    assert found(kube, check_custom_resources, name) == ["custom-resources.stored-versions"]
-
-
-def test_definition_that_can_not_be_deleted(kube: KubeAdapter, made: Make) -> None:
-    """An object with a finalizer that nobody removes keeps it."""
-    name = made(DEFINITIONS, definition("Relic"))
-    relics = Kind(f"{GROUP}/v1", "relics", namespaced=False)
-    meta = {"name": "kept", "finalizers": [f"{GROUP}/nobody"]}
-    kept = {"apiVersion": f"{GROUP}/v1", "kind": "Relic", "metadata": meta}
-
-    def created() -> bool:
-        return bool(kube.get(relics, "kept") or kube.create(relics, kept))
-
-    until("it to be served", created, timeout_seconds=120)
-    try:
-        kube.delete(DEFINITIONS, name)
-        assert found(kube, check_custom_resources, name) == []
-        much_later = {"later": timedelta(minutes=11)}
-        assert found(kube, check_custom_resources, name, **much_later) == ["custom-resources.terminating"]
-    finally:
-        merge(kube, f"/apis/{GROUP}/v1/relics/kept", {"metadata": {"finalizers": None}})
-        until("the definition to be gone", lambda: kube.get(DEFINITIONS, name) is None, timeout_seconds=120)
 
 
 def test_namespace_that_can_not_be_deleted(kube: KubeAdapter, made: Make) -> None:
@@ -328,13 +253,12 @@ def _settled(kube: KubeAdapter, name: str) -> bool:
     return bool((budget.get("status") or {}).get("expectedPods"))
 
 
-def test_service_cidr_within_a_pod_cidr(kube: KubeAdapter, made: Make) -> None:
-    """Kubernetes admits it without a word. The lab's own networks, flags and numbers of addresses are no finding."""
+def test_service_cidr_that_is_gone(kube: KubeAdapter) -> None:
+    """What an earlier test has deleted is no finding any more."""
+    until("no ServiceCIDR to be deleted", lambda: not _deleted_cidrs(kube), timeout_seconds=120)
     assert findings(kube, check_networks) == []
-    cidr = kube.list(NODES)[0]["spec"]["podCIDR"]
-    inside = f"{cidr.rpartition('.')[0]}.240/29"
-    name = made(SERVICE_CIDRS, {"metadata": {}, "spec": {"cidrs": [inside]}})
-    assert found(kube, check_networks, inside) == ["networks.overlap"]
-    kube.delete(SERVICE_CIDRS, name)
-    until("the ServiceCIDR to be gone", lambda: kube.get(SERVICE_CIDRS, name) is None, timeout_seconds=120)
-    assert findings(kube, check_networks) == []
+
+
+def _deleted_cidrs(kube: KubeAdapter) -> list[str]:
+    found = (each["metadata"] for each in kube.list(SERVICE_CIDRS))
+    return [each["name"] for each in found if "deletionTimestamp" in each]

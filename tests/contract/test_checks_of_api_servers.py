@@ -9,6 +9,7 @@ import signal
 import socket
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import yaml
 
 from testkit.api_servers import ApiServers, api_servers
 from testkit.lab_cluster import OLD, until
-from tests.contract.checking import TARGET, Make, Status, checked, fake_node, findings, ids
+from tests.contract.checking import GROUP, TARGET, Make, Status, checked, fake_node, findings, found, ids, merge
 from upgrader.adapters.kube import KubeAdapter
 from upgrader.errors import ApiError
 from upgrader.gates.kubernetes_kinds import CONTROLLER_REVISIONS, ENDPOINT_SLICES, SERVICES
@@ -29,12 +30,15 @@ from upgrader.preflight.audit_log_files import read_audit_log
 from upgrader.preflight.context import DAEMONSETS, DEPLOYMENTS, MIRROR, PODS
 from upgrader.preflight.control_plane import check_control_plane
 from upgrader.preflight.critical_pods import check_critical_pods
+from upgrader.preflight.custom_resources import check_custom_resources
 from upgrader.preflight.instances import check_instances
 from upgrader.preflight.networks import check_networks
 from upgrader.preflight.pod_checkpointer import check_checkpointer
 from upgrader.preflight.served_apis import check_served_apis
 
 OLD_CIDRS = Kind("networking.k8s.io/v1beta1", "servicecidrs", namespaced=False)
+DEFINITIONS = Kind("apiextensions.k8s.io/v1", "customresourcedefinitions", namespaced=False)
+NOBODY = {"namespace": "default", "name": "nobody"}
 SYSTEM = "kube-system"
 DAEMONSET_COUNTS = (
     "desiredNumberScheduled",
@@ -95,6 +99,92 @@ def test_services_have_taken_nearly_all_addresses(kube: KubeAdapter, made: Make)
         assert "networks.service-room" not in ids(kube, check_networks)
         made(SERVICES, {"metadata": {"name": f"web-{number}"}, "spec": {"ports": [{"port": 80}]}}, "default")
     assert "networks.service-room" in ids(kube, check_networks)
+
+
+def test_conversion_webhook_without_a_backend(kube: KubeAdapter, made: Make) -> None:
+    """A definition with two versions and nobody to convert between them."""
+    schema = {"openAPIV3Schema": {"type": "object"}}
+    widgets = {
+        "metadata": {"name": f"widgets.{GROUP}"},
+        "spec": {
+            "group": GROUP,
+            "scope": "Cluster",
+            "names": {"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"},
+            "versions": [
+                {"name": "v1", "served": True, "storage": True, "schema": schema},
+                {"name": "v2", "served": True, "storage": False, "schema": schema},
+            ],
+            "conversion": {
+                "strategy": "Webhook",
+                "webhook": {"clientConfig": {"service": NOBODY}, "conversionReviewVersions": ["v1"]},
+            },
+        },
+    }
+    assert found(kube, check_custom_resources, GROUP) == []
+    made(DEFINITIONS, widgets)
+    assert found(kube, check_custom_resources, GROUP) == ["custom-resources.conversion"]
+
+
+def definition(kind: str, **more: Any) -> dict[str, Any]:
+    """A definition of a kind in the tests' group, stored as v1 unless other versions are given."""
+    plural = f"{kind.lower()}s"
+    schema = {"openAPIV3Schema": {"type": "object"}}
+    spec = {
+        "group": GROUP,
+        "scope": "Cluster",
+        "names": {"plural": plural, "kind": kind},
+        "versions": [{"name": "v1", "served": True, "storage": True, "schema": schema}],
+    }
+    return {"metadata": {"name": f"{plural}.{GROUP}"}, "spec": {**spec, **more}}
+
+
+def test_definition_whose_names_are_taken(kube: KubeAdapter, made: Make) -> None:
+    """The API server admits it, and says later that it doesn't serve it."""
+    made(DEFINITIONS, definition("Gadget"))
+    until("the first to be served", lambda: _established(kube, f"gadgets.{GROUP}"), timeout_seconds=120)
+    assert found(kube, check_custom_resources, GROUP) == []
+    made(DEFINITIONS, definition("Gizmo", names={"plural": "gizmos", "kind": "Gadget"}))
+    until("the second to be refused", lambda: bool(found(kube, check_custom_resources, "gizmos")), timeout_seconds=120)
+    assert found(kube, check_custom_resources, "gizmos") == ["custom-resources.not-served"]
+    assert found(kube, check_custom_resources, "gadgets") == []
+
+
+def _established(kube: KubeAdapter, name: str) -> bool:
+    conditions = ((kube.get(DEFINITIONS, name) or {}).get("status") or {}).get("conditions") or ()
+    return any(item["type"] == "Established" and item["status"] == "True" for item in conditions)
+
+
+def test_definition_that_stores_another_version_now(kube: KubeAdapter, made: Make) -> None:
+    """The API server itself remembers that there may be objects of the version before."""
+    name = made(DEFINITIONS, definition("Trinket"))
+    until("it to be served", lambda: _established(kube, name), timeout_seconds=120)
+    assert found(kube, check_custom_resources, name) == []
+    schema = {"openAPIV3Schema": {"type": "object"}}
+    versions = [{"name": v, "served": True, "storage": v == "v2", "schema": schema} for v in ("v1", "v2")]
+    merge(kube, f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}", {"spec": {"versions": versions}})
+    until("it to be stored so", lambda: bool(found(kube, check_custom_resources, name)), timeout_seconds=120)
+    assert found(kube, check_custom_resources, name) == ["custom-resources.stored-versions"]
+
+
+def test_definition_that_can_not_be_deleted(kube: KubeAdapter, made: Make) -> None:
+    """An object with a finalizer that nobody removes keeps it."""
+    name = made(DEFINITIONS, definition("Relic"))
+    relics = Kind(f"{GROUP}/v1", "relics", namespaced=False)
+    meta = {"name": "kept", "finalizers": [f"{GROUP}/nobody"]}
+    kept = {"apiVersion": f"{GROUP}/v1", "kind": "Relic", "metadata": meta}
+
+    def created() -> bool:
+        return bool(kube.get(relics, "kept") or kube.create(relics, kept))
+
+    until("it to be served", created, timeout_seconds=120)
+    try:
+        kube.delete(DEFINITIONS, name)
+        assert found(kube, check_custom_resources, name) == []
+        much_later = {"later": timedelta(minutes=11)}
+        assert found(kube, check_custom_resources, name, **much_later) == ["custom-resources.terminating"]
+    finally:
+        merge(kube, f"/apis/{GROUP}/v1/relics/kept", {"metadata": {"finalizers": None}})
+        until("the definition to be gone", lambda: kube.get(DEFINITIONS, name) is None, timeout_seconds=120)
 
 
 def test_etcd_that_does_not_answer(kube: KubeAdapter, servers: ApiServers) -> None:

@@ -69,10 +69,6 @@ PROVEN: dict[str, tuple[str, ...]] = {
     "test_checks.py::test_budget_that_can_not_be_computed": ("disruption-budgets.not-computed",),
     "test_checks.py::test_budget_whose_pods_are_not_ready": ("disruption-budgets.unhealthy",),
     "test_checks.py::test_budget_without_room": ("disruption-budgets.no-room",),
-    "test_checks.py::test_conversion_webhook_without_a_backend": ("custom-resources.conversion",),
-    "test_checks.py::test_definition_that_can_not_be_deleted": ("custom-resources.terminating",),
-    "test_checks.py::test_definition_that_stores_another_version_now": ("custom-resources.stored-versions",),
-    "test_checks.py::test_definition_whose_names_are_taken": ("custom-resources.not-served",),
     "test_checks.py::test_deprecated_api_that_was_used": ("apis.requested-deprecated",),
     "test_checks.py::test_namespace_that_can_not_be_deleted": ("namespaces.terminating",),
     "test_checks.py::test_release_whose_record_is_damaged": ("removed-apis.damaged",),
@@ -93,6 +89,12 @@ PROVEN: dict[str, tuple[str, ...]] = {
         "control-plane.not-adopted",
         "control-plane.not-ready",
     ),
+    "test_checks_of_api_servers.py::test_conversion_webhook_without_a_backend": ("custom-resources.conversion",),
+    "test_checks_of_api_servers.py::test_definition_that_can_not_be_deleted": ("custom-resources.terminating",),
+    "test_checks_of_api_servers.py::test_definition_that_stores_another_version_now": (
+        "custom-resources.stored-versions",
+    ),
+    "test_checks_of_api_servers.py::test_definition_whose_names_are_taken": ("custom-resources.not-served",),
     "test_checks_of_api_servers.py::test_etcd_that_does_not_answer": ("etcd.unhealthy",),
     "test_checks_of_api_servers.py::test_instances_by_themselves": ("instances.proxied", "instances.unreachable"),
     "test_checks_of_api_servers.py::test_pod_checkpointer": (
