@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from tests.unit.in_cluster.guard.protector_world import protector, put, see
 from tests.unit.in_cluster.guard.test_aggregator import World as Aggregating
@@ -11,6 +12,7 @@ from tests.unit.in_cluster.guard.test_haproxy_agent import FakeHAProxy, World
 from tests.unit.in_cluster.guard.test_rollouts import lead
 from upgrader.in_cluster.guard.roles.protector_cache import POD_PROTECTORS
 from upgrader.in_cluster.guard.runtime.informer import Key
+from upgrader.in_cluster.guard.runtime.resource import Object, Resource
 from upgrader.in_cluster.guard.runtime.work_queue import WorkQueue
 
 
@@ -106,5 +108,67 @@ def test_a_namespace_with_a_flood_of_changes_keeps_no_other_one_waiting() -> Non
         await lead(world.role._work, lambda: mine in world.api.calls)
         written = [call for call in world.api.calls if call.startswith("replace ")]
         assert written.index(mine) < 20
+
+    counting(test)
+
+
+def test_one_namespace_holds_no_more_than_is_free() -> None:
+    """Of eight places, the first namespace gets four, however much is due there, and four others one each; the place
+    that is free again goes to the one that holds none.
+    """
+
+    async def run() -> None:
+        queue = WorkQueue[Key](at_once=8)
+        for namespace in ("a", "b", "c", "d", "e", "f"):
+            for number in range(9):
+                queue.add((namespace, str(number)))
+            if namespace == "a":
+                taken = [await queue.take() for _ in range(4)]
+                waiting = asyncio.create_task(queue.take())
+                await steps()
+                assert not waiting.done()
+        for _ in range(4):
+            await steps()
+            taken.append(waiting.result())
+            waiting = asyncio.create_task(queue.take())
+        await steps()
+        assert [namespace for namespace, _ in taken] == [*"aaaa", *"bcde"]
+        assert not waiting.done()
+        queue.done(taken[0])
+        await steps()
+        assert waiting.result() == ("f", "0")
+
+    asyncio.run(run())
+
+
+def test_looks_of_one_namespace_that_do_not_end_keep_no_other_one_waiting() -> None:
+    """Its API server, or a list of its pods, may take until a deadline: some of what is looked at together is left for
+    the protectors of other namespaces, also where another one's looks don't end either.
+    """
+
+    async def test(world: Aggregating) -> None:
+        plain, slow = world.api.replace, list[str]()
+
+        async def replace(resource: Resource, manifest: Object, namespace: str = "", **given: Any) -> Object:
+            if namespace != "zoo":
+                slow.append(namespace)
+                await asyncio.Event().wait()
+            return await plain(resource, manifest, namespace, **given)
+
+        world.api.replace = replace  # type: ignore[method-assign]
+        for number in range(20):
+            for namespace in ("flood", "shop"):
+                world.api.put(POD_PROTECTORS, protector(name=f"slow-{number}"), namespace)
+        await see(world.cache)
+        task = asyncio.create_task(world.role._work())
+        await steps(200)
+        world.api.put(POD_PROTECTORS, protector(), "zoo")
+        await see(world.cache)
+        world.role._queue.add(("zoo", "web"))
+        await steps(200)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        assert set(slow) == {"flood", "shop"}
+        assert f"replace {POD_PROTECTORS.path('zoo', 'web')}" in world.api.calls
 
     counting(test)

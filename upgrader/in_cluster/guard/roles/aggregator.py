@@ -14,6 +14,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from upgrader.in_cluster.guard.core.admission_history import Bucket
@@ -39,6 +40,7 @@ from upgrader.in_cluster.guard.runtime.work_queue import WorkQueue
 __all__ = ["Aggregator"]
 
 _AT_ONCE = 8
+"""Protectors that are looked at together; of one namespace at most half as many, as its looks may take long."""
 _TRIES = 5
 _AGAIN_SECONDS = 10.0
 """How soon a protector is checked again while an allowed deletion has not been seen."""
@@ -79,7 +81,7 @@ class Aggregator:
         self._core, self._worker, self._cell, self._leadership = core, worker, cell, leadership
         self._namespaces, self._labels = namespaces, labels
         self._metrics, self._now, self._clock, self._chance = metrics, now, clock, chance
-        self._queue = WorkQueue[Key]()
+        self._queue = WorkQueue[Key](at_once=_AT_ONCE)
         self._busy: set[Key] = set()
         self._wrote: set[Key] = set()
         """The protectors that it has written since it leads."""
@@ -113,13 +115,14 @@ class Aggregator:
                     for namespace, each in pods.followed.items():
                         group.create_task(each.run())
                         group.create_task(self._begin(namespace, each))
-                    room = asyncio.Semaphore(_AT_ONCE)
                     while True:
-                        await room.acquire()
-                        task = group.create_task(self._look_at(await self._queue.take()))
-                        task.add_done_callback(lambda _: room.release())
+                        key = await self._queue.take()
+                        group.create_task(self._look_at(key)).add_done_callback(partial(self._looked_at, key))
         finally:
             self._pods = None
+
+    def _looked_at(self, key: Key, _: asyncio.Task[None]) -> None:
+        self._queue.done(key)
 
     async def _begin(self, namespace: str, pods: Informer[Pod]) -> None:
         """If one namespace can't be listed, as its administrator has taken guard's rights away, others are counted."""

@@ -1,14 +1,16 @@
 """What is to be looked at: each key once, however often it is added, and no earlier than it should be.
 
 Where many are due, the namespaces take turns: one with a thousand objects that change all the time delays another one's
-key by a single look, not by a thousand.
+key by a single look, not by a thousand. Where several keys are looked at together, a namespace gets another place only
+while more places are free than it holds: one whose looks take long leaves half of them to all others, and the next such
+namespace half of the rest.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
@@ -23,27 +25,34 @@ Due = TypeVar("Due", bound=Key)
 class WorkQueue(Generic[Due]):
     """For one who takes; a few hundred keys."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(self, clock: Callable[[], float] = time.monotonic, *, at_once: int | None = None) -> None:
+        """`at_once`: how many may be taken that aren't done; None: one is taken after the other, and `done` isn't
+        called.
+        """
+        self._clock, self._at_once = clock, at_once
         self._due: OrderedDict[str, dict[Due, float]] = OrderedDict()
         """By namespace, in the order of their turns."""
-        self._added = asyncio.Event()
+        self._taken = Counter[str]()
+        """How many aren't done, by namespace."""
+        self._changed = asyncio.Event()
 
     def add(self, key: Due, after_seconds: float = 0.0) -> None:
         """Due then, or earlier where it was to be so already."""
         due, its = self._clock() + after_seconds, self._due.setdefault(key[0], {})
         if due < its.get(key, float("inf")):
             its[key] = due
-            self._added.set()
+            self._changed.set()
 
     async def take(self) -> Due:
-        """Of the namespace whose turn it is, the one that has been due for longest, once there is one; it is
-        forgotten.
+        """Of the namespace whose turn it is, the one that has been due for longest, once there is one, and a place; it
+        is forgotten.
         """
         while True:
-            self._added.clear()
+            self._changed.clear()
             now, first = self._clock(), float("inf")
             for namespace, its in self._due.items():
+                if not self._has_place(namespace):
+                    continue
                 key = min(its, key=its.__getitem__)
                 if its[key] <= now:
                     self._forget(namespace, key)
@@ -51,14 +60,24 @@ class WorkQueue(Generic[Due]):
                 first = min(first, its[key])
             try:
                 async with asyncio.timeout(None if first == float("inf") else first - now):
-                    await self._added.wait()
+                    await self._changed.wait()
             except TimeoutError:
                 continue
+
+    def done(self, key: Due) -> None:
+        """The look at this key has ended, whose place is free now."""
+        self._taken -= Counter([key[0]])
+        self._changed.set()
+
+    def _has_place(self, namespace: str) -> bool:
+        return self._at_once is None or self._taken[namespace] < self._at_once - self._taken.total()
 
     def _forget(self, namespace: str, key: Due) -> None:
         """The others have their turns before this namespace has the next one."""
         self._due.move_to_end(namespace)
         its = self._due[namespace]
         del its[key]
+        if self._at_once is not None:
+            self._taken[namespace] += 1
         if not its:
             del self._due[namespace]
