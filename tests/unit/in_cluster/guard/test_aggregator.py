@@ -392,11 +392,11 @@ def test_a_pod_is_young_since_it_was_seen_to_become_ready() -> None:
         assert await young_at(2069.0) == (0, ["uid-x"])
         put(world.api, ready("00:00:00"))  # unready for a moment, which nobody saw
         assert await young_at(2070.0) == (0, ["uid-x"])
-        world.role._became_ready.clear()
+        world.role._became_ready.forget()
         assert await young_at(2080.0) == (0, ["uid-x"])
         assert await young_at(2141.0) == (1, [])
         gone(world.api, "x")
-        assert await young_at(2142.0) == (0, []) and world.role._became_ready == {}
+        assert await young_at(2142.0) == (0, []) and world.role._became_ready.seconds("uid-x") is None
 
     run(test)
 
@@ -756,8 +756,8 @@ def test_who_leads_again_does_not_know_how_long_pods_have_been_ready() -> None:
     async def test(world: World) -> None:
         put(world.api, protector(minReadySeconds=60), pod("x", ready=False))
         await led(world, lambda: "status" in stored(world.api))
-        world.role._note_ready(None, counted_pod(pod("x", ready=False, namespace="shop")))
-        world.role._note_ready(
+        world.role._became_ready.changed(None, counted_pod(pod("x", ready=False, namespace="shop")))
+        world.role._became_ready.changed(
             counted_pod(pod("x", ready=False, namespace="shop")), counted_pod(pod("x", namespace="shop"))
         )
         world.now = 9000.0

@@ -29,6 +29,7 @@ from upgrader.in_cluster.guard.logs import LOG
 from upgrader.in_cluster.guard.roles.direct_read import selector_query
 from upgrader.in_cluster.guard.roles.pods_of_cell import PODS, PodsOfCell, counted_pod
 from upgrader.in_cluster.guard.roles.protector_cache import POD_PROTECTORS, ProtectorCache
+from upgrader.in_cluster.guard.roles.ready_times import ReadyTimes
 from upgrader.in_cluster.guard.runtime.api_client import Api
 from upgrader.in_cluster.guard.runtime.backoff import Backoff
 from upgrader.in_cluster.guard.runtime.informer import Informer, Key
@@ -91,7 +92,7 @@ class Aggregator:
         """The cached pods that each protector counts, with its selector: no protector has to search all pods."""
         self._broken: dict[Key, tuple[str, float]] = {}
         """The protectors whose status can't be read, with its digest, and since when that is known."""
-        self._became_ready: dict[str, float] = {}
+        self._became_ready = ReadyTimes(clock)
         self._left: OrderedDict[str, float] = OrderedDict()
         """The pods of which the API has said that they are gone, or go, and when: the cache may not know it yet."""
         self._pods: PodsOfCell | None = None
@@ -107,7 +108,7 @@ class Aggregator:
     async def _work(self) -> None:
         self._members.clear()
         self._wrote.clear()
-        self._became_ready.clear()  # what pods did while another one led isn't known
+        self._became_ready.forget()  # what pods did while another one led isn't known
         self._pods = pods = PodsOfCell(self._worker, self._namespaces, self._labels, self._pod_changed, self._now)
         try:
             with self._metrics.leading("aggregator"):
@@ -136,7 +137,7 @@ class Aggregator:
     def _pod_changed(self, before: Pod | None, after: Pod | None) -> None:
         found = after or before
         assert found is not None
-        self._note_ready(before, after)
+        self._became_ready.changed(before, after)
         possible = {
             protector.name: protector
             for each in (before, after)
@@ -153,17 +154,6 @@ class Aggregator:
                 members.pop(before.uid, None)
             if counted and after is not None:
                 members[after.uid] = after
-
-    def _note_ready(self, before: Pod | None, after: Pod | None) -> None:
-        """When the pod was seen to become Ready; without a pod that was already Ready when it was first seen."""
-        if before is not None and (after is None or after.uid != before.uid):
-            self._became_ready.pop(before.uid, None)
-        if after is None:
-            return
-        if after.ready_since is None:
-            self._became_ready.pop(after.uid, None)
-        elif before is not None and before.uid == after.uid and before.ready_since != after.ready_since:
-            self._became_ready[after.uid] = self._clock()
 
     def _protector_changed(self, key: Key) -> None:
         if self._protectors.unreadable_status(key):
@@ -290,7 +280,7 @@ class Aggregator:
         since = now - _LEFT_SECONDS
         left = {uid: None for uid in (*allowed_for, *pods) if self._left.get(uid, since) > since}
         for uid in protector.cell(self._cell).young & pods.keys():
-            self._became_ready.setdefault(uid, now)  # the previous leader saw it
+            self._became_ready.seen_by_another(uid)  # the previous leader
         gone = self._pods.gone
         seen = Seen(
             pods,
@@ -298,7 +288,7 @@ class Aggregator:
             self._pods.deleted,
             {**read, **left},
             allowed_for,
-            {uid: now - at for uid in pods if (at := self._became_ready.get(uid)) is not None},
+            {uid: seconds for uid in pods if (seconds := self._became_ready.seconds(uid)) is not None},
             listed is not None,
             [uid for uid in allowed_for if gone.get(uid)],
         )

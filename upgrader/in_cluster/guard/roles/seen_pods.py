@@ -12,6 +12,7 @@ from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 
 from upgrader.in_cluster.guard.core.workloads import pod
+from upgrader.in_cluster.guard.roles.ready_times import ReadyTimes
 from upgrader.in_cluster.guard.roles.workload_cache import PODS
 from upgrader.in_cluster.guard.runtime.api_client import Api
 from upgrader.in_cluster.guard.runtime.informer import Informer
@@ -34,9 +35,8 @@ class SeenPods:
     """Of some namespaces, by UID."""
 
     def __init__(self, api: Api, namespaces: Sequence[str], clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
         self._evicted: OrderedDict[str, None] = OrderedDict()
-        self._became_ready: dict[str, float] = {}
+        self._became_ready = ReadyTimes(clock)
         self.informers = tuple(Informer(api, PODS, each, keep=_kept) for each in namespaces)
         for informer in self.informers:
             informer.tell(self._changed)
@@ -48,19 +48,11 @@ class SeenPods:
 
     def ready_for(self, uid: str) -> float | None:
         """For how many seconds a pod has been Ready, by no clock that is set; None if it wasn't seen to become so."""
-        since = self._became_ready.get(uid)
-        return None if since is None else self._clock() - since
+        return self._became_ready.seconds(uid)
 
     def _changed(self, before: _Seen | None, after: _Seen | None) -> None:
-        if before is not None and (after is None or after.uid != before.uid):
-            self._became_ready.pop(before.uid, None)
-        if after is None:
-            return
-        if after.ready_since is None:
-            self._became_ready.pop(after.uid, None)
-        elif before is not None and before.uid == after.uid and before.ready_since != after.ready_since:
-            self._became_ready[after.uid] = self._clock()
-        if after.evicted and after.uid not in self._evicted:
+        self._became_ready.changed(before, after)
+        if after is not None and after.evicted and after.uid not in self._evicted:
             self._evicted[after.uid] = None
             if len(self._evicted) > _MOST_EVICTED:
                 self._evicted.popitem(last=False)
