@@ -203,6 +203,7 @@ def test_zone_budgets(render: Render) -> None:
         (("update",), ("zoneawarepoddisruptionbudgets/status",), ()),
         (("get", "list", "watch"), ("pods",), ()),
         (("list",), ("statefulsets",), ()),
+        (("list",), ("poddisruptionbudgets",), ()),
     ]
     assert ("guard-zone-budget-ops", CONFIGURATION) in [r[2] for r in rules(rendered, "ClusterRole", "guard-ops")]
     with pytest.raises(Refused, match="schema"):
@@ -325,6 +326,7 @@ def test_each_role_of_protectors_has_an_account_and_a_deployment(render: Render)
         (kinds, ("podprotectors",), ()),
         (("update",), ("podprotectors/status",), ()),
         (("get",), ("pods",), ()),
+        (("list",), ("poddisruptionbudgets",), ()),
     ]
     assert rules(rendered, "ClusterRole", "guard-generator-protector-ops") == [
         ((*kinds, "create", "update", "delete"), ("podprotectors",), ()),

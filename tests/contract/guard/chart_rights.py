@@ -111,10 +111,11 @@ ZONE_BUDGETS = _of(
     zoneawarepoddisruptionbudgets_status="update",
     pods="get list watch",
     statefulsets="list",
+    poddisruptionbudgets="list",
 )
 PROTECTOR_WEBHOOK = _of("protector", "guard", podprotectors="get list watch", podprotectors_status="update")
 """Of the webhook, where PodProtectors are."""
-OWN_CELL = _of("protector", "guard", pods="get")
+OWN_CELL = _of("protector", "guard", pods="get", poddisruptionbudgets="list")
 """Of the webhook, where the cluster's own pods are a cell of these."""
 GENERATOR = _of(
     "protector",

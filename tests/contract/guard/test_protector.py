@@ -359,7 +359,10 @@ def test_a_disruption_budget_decides_by_its_own_policy_too(
     path = f"/apis/policy/v1/namespaces/shop/poddisruptionbudgets/{app.name}/status"
     merge(one, path, {"status": {**counts, "disruptionsAllowed": 0}})
     try:
-        assert evicted(one, f"{app.name}-0").partition(":")[0] == code
+        said = evicted(one, f"{app.name}-0")
+        assert said.partition(":")[0] == code and ("PodDisruptionBudget shop/" in said) is bool(code)
+        recorded = app.cell("one").get("admissionHistory", {}).get("buckets")
+        assert not code or not recorded
     finally:
         one.delete(BUDGETS, app.name, "shop")
 

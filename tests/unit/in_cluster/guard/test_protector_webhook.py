@@ -18,8 +18,9 @@ from tests.unit.in_cluster.guard.protector_world import LABELS, bucket, counted,
 from upgrader.in_cluster.guard.core.admission import AdmissionRequest, Answer, NotAnAdmissionReview
 from upgrader.in_cluster.guard.core.protector import Tuning
 from upgrader.in_cluster.guard.core.selectors import Selector
-from upgrader.in_cluster.guard.guard_errors import ApiAway, Conflict
+from upgrader.in_cluster.guard.guard_errors import ApiAway, ApiRefused, Conflict
 from upgrader.in_cluster.guard.roles import protector_webhook as module
+from upgrader.in_cluster.guard.roles.disruption_budgets import DISRUPTION_BUDGETS
 from upgrader.in_cluster.guard.roles.pods_of_cell import PODS
 from upgrader.in_cluster.guard.roles.protector_cache import POD_PROTECTORS, NewestProtectors, ProtectorCache
 from upgrader.in_cluster.guard.roles.protector_webhook import CellWebhook, ProtectorWriter, unknown_cell
@@ -798,3 +799,47 @@ def test_cells_of_a_protector_that_is_gone_are_forgotten() -> None:
         assert (await world.ask(deletion("x"))).allowed
 
     run(test)
+
+
+def disruption_budget(allowed: int = 0, **spec: Any) -> dict[str, Any]:
+    """A PodDisruptionBudget of pods with LABELS, of which so many may be evicted."""
+    status = {"observedGeneration": 1, "disruptionsAllowed": allowed, "currentHealthy": 3, "desiredHealthy": 3}
+    meta = {"name": "web", "generation": 1}
+    return {"metadata": meta, "spec": {"selector": {"matchLabels": LABELS}, **spec}, "status": status}
+
+
+@pytest.mark.parametrize("times", [1, 20])
+def test_an_eviction_that_a_disruption_budget_refuses_keeps_no_place(times: int) -> None:
+    """The API server asks webhooks first: a drain that tries again every five seconds would keep the place for as long,
+    and a rollout that may delete one pod at a time would wait for it.
+    """
+
+    async def test(world: World) -> None:
+        await world.begin(protector(2, cells={"a": counted(3)}), pod("x"), pod("y"))
+        world.api.put(DISRUPTION_BUDGETS, disruption_budget(), "shop")
+        for number in range(times):
+            refused = await world.ask(eviction("x", f"drain-{number}"))
+        assert refused.code == 429 and "PodDisruptionBudget shop/web allows no eviction" in refused.message
+        assert uids(world.api, "a") == []
+        assert (await world.ask(deletion("y", "rollout"))).allowed, "deletions aren't its business"
+        world.api.put(DISRUPTION_BUDGETS, disruption_budget(1), "shop")
+        put(world.api, protector(2, cells={"a": counted(3)}))
+        assert (await world.ask(eviction("x", "drain"))).allowed and uids(world.api, "a") == ["uid-x"]
+
+    run(test)
+
+
+def test_disruption_budgets_that_cannot_be_read_refuse_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """As with rights of another version, or another project: the API server asks them itself. It is logged once."""
+
+    async def test(world: World) -> None:
+        await world.begin(protector(1, cells={"a": counted(9)}), pod("x"))
+        world.api.put(DISRUPTION_BUDGETS, disruption_budget(), "shop")
+        world.api.next_answer("page", *(ApiRefused("cannot list", 403) for _ in range(3)))
+        for number in range(3):
+            assert (await world.ask(eviction("x", f"{number}"))).allowed
+        assert uids(world.api, "a") == ["uid-x"]
+
+    run(test)
+    said = [each for each in caplog.records if "PodDisruptionBudgets can't be read" in each.message]
+    assert len(said) == 1 and "cannot list" in str(vars(said[0])["reason"])

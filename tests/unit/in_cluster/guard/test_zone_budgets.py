@@ -19,6 +19,7 @@ from upgrader.in_cluster.guard.core.workloads import pod as as_pod
 from upgrader.in_cluster.guard.core.zone_budget import Rollout
 from upgrader.in_cluster.guard.guard_errors import ApiAway, ApiRefused, NotFound
 from upgrader.in_cluster.guard.roles import seen_pods
+from upgrader.in_cluster.guard.roles.disruption_budgets import DISRUPTION_BUDGETS
 from upgrader.in_cluster.guard.roles.group_locks import GroupLocks
 from upgrader.in_cluster.guard.roles.rollout import Rollouts
 from upgrader.in_cluster.guard.roles.workload_cache import PODS, STATEFUL_SETS
@@ -627,3 +628,23 @@ def test_budgets_are_validated() -> None:
     item = {"metadata": {"namespace": "shop", "name": "db"}, "spec": spec}
     asked = review("db", resource=ZONE_BUDGETS.plural, subresource="", object=item)
     assert asyncio.run(validated(asked)).code == 400
+
+
+def test_an_eviction_that_a_disruption_budget_refuses_keeps_no_place_of_a_zone() -> None:
+    """The API server asks webhooks first: a drain that tries again all the time would keep all other zones waiting, and
+    a rollout with them. A rollout deletes, so that it isn't asked about.
+    """
+
+    async def test(world: World) -> None:
+        spec = {"selector": {"matchLabels": {"rollout-group": "db"}}}
+        meta = {"name": "strict", "generation": 1}
+        status = {"observedGeneration": 1, "disruptionsAllowed": 0, "currentHealthy": 2, "desiredHealthy": 2}
+        world.api.put(DISRUPTION_BUDGETS, {"metadata": meta, "spec": spec, "status": status}, "shop")
+        refused = await world.budgets.evict(review("a-0"))
+        assert refused.code == 429 and "PodDisruptionBudget shop/strict allows no eviction" in refused.message
+        assert world.reserved() == set() and world.counted("denied", "429")
+        found = as_pod(world.api.objects[PODS.path("shop", "b-0")])
+        asked = RolloutRequest("rollout-1", found, rollout=Rollout(1))
+        assert (await world.budgets.ask(asked)).answer.allowed
+
+    run(test)

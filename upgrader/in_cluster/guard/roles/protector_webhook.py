@@ -32,6 +32,7 @@ from upgrader.in_cluster.guard.core.protector import (
 from upgrader.in_cluster.guard.core.protector_object import InvalidProtector, status
 from upgrader.in_cluster.guard.core.workloads import Pod, pod
 from upgrader.in_cluster.guard.guard_errors import ApiAway, ApiRefused, NotFound
+from upgrader.in_cluster.guard.roles.disruption_budgets import DisruptionBudgets
 from upgrader.in_cluster.guard.roles.ledger_writer import Judge, LedgerWriter, Memory, all_agree
 from upgrader.in_cluster.guard.roles.pods_of_cell import PODS
 from upgrader.in_cluster.guard.roles.protector_cache import POD_PROTECTORS, ProtectorCache, Unreadable
@@ -46,7 +47,7 @@ __all__ = ["CellWebhook", "Others", "ProtectorWriter", "unknown_cell"]
 
 _UNMATCHED = Judgement(allow(), "Unmatched")
 _OTHERS_SHARE = 0.5
-"""Of the time that is left; then it isn't known what they say."""
+"""Of the time that is left, for each kind; then it isn't known what they say."""
 
 Others = Callable[[AdmissionRequest], Awaitable[Answer | None]]
 
@@ -154,6 +155,7 @@ class CellWebhook:
         self._is_right = is_own
         """Whether `worker` is certainly the API of the cluster that asks."""
         self._metrics, self._seconds, self._clock, self._others = metrics, seconds, clock, others
+        self._disruptions = DisruptionBudgets(worker)
 
     async def __call__(self, request: AdmissionRequest) -> Answer:
         """Raises ApiAway or ApiRefused if no decision is possible; NotAnAdmissionReview."""
@@ -198,7 +200,7 @@ class CellWebhook:
             selecting = self._selecting(found)
         if judged := self._without_asking(found, selecting):
             return judged
-        if told is None and (denied := await self._denied_by_others(request, until)):
+        if told is None and (denied := await self._denied_by_others(request, found, until)):
             return Judgement(denied, "Rejected")
         budgets = [(p.namespace, p.name) for p in sorted(selecting, key=str)]
         judgements = await all_agree([(self._writer, each, asked) for each in budgets], until - self._clock())
@@ -223,17 +225,23 @@ class CellWebhook:
             return _unreadable(which)
         return None if selecting else _UNMATCHED
 
-    async def _denied_by_others(self, request: AdmissionRequest, until: float) -> Answer | None:
+    async def _denied_by_others(self, request: AdmissionRequest, found: Pod, until: float) -> Answer | None:
         """An eviction that another budget denies takes no place here: it is tried again all the time, and would keep
         the place from the pod that has the other budget's, which is what it waits for itself.
         """
+        return await self._by_own_kinds(request, until) or await self._disruptions.denial(found, self._share(until))
+
+    async def _by_own_kinds(self, request: AdmissionRequest, until: float) -> Answer | None:
         if self._others is None:
             return None
         try:
-            async with asyncio.timeout(max(0.0, until - self._clock()) * _OTHERS_SHARE):
+            async with asyncio.timeout(self._share(until)):
                 return await self._others(request)
         except TimeoutError:
             return None
+
+    def _share(self, until: float) -> float:
+        return max(0.0, until - self._clock()) * _OTHERS_SHARE
 
     def _missing(self, request: AdmissionRequest, name: str, state: str, code: int) -> Answer:
         """The answer about a pod that is gone, or was replaced or changed: it has no such UID or resourceVersion

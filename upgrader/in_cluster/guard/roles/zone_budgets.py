@@ -19,9 +19,10 @@ from upgrader.in_cluster.guard.core.admission import (
 )
 from upgrader.in_cluster.guard.core.ledger import OF_ONE_POD, OF_ROLLOUTS, Judgement, Request, Reservation, settled
 from upgrader.in_cluster.guard.core.workloads import pod
-from upgrader.in_cluster.guard.core.zone_budget import budget_of, misdirected, validate
+from upgrader.in_cluster.guard.core.zone_budget import ZoneBudget, budget_of, misdirected, validate
 from upgrader.in_cluster.guard.guard_errors import ApiAway, ApiRefused, GuardError, NotFound
 from upgrader.in_cluster.guard.logs import LOG
+from upgrader.in_cluster.guard.roles.disruption_budgets import DisruptionBudgets
 from upgrader.in_cluster.guard.roles.ledger_writer import LedgerWriter
 from upgrader.in_cluster.guard.roles.seen_pods import SeenPods
 from upgrader.in_cluster.guard.roles.workload_cache import PODS
@@ -36,6 +37,8 @@ __all__ = ["EVICTION_PATH", "VALIDATION_PATH", "ZoneBudgets", "validated"]
 EVICTION_PATH = "/admission/pod-eviction"
 VALIDATION_PATH = "/admission/zpdb-validation"
 _SETTLE_SECONDS = 5.0
+_DISRUPTIONS_SHARE = 0.2
+"""Of the time that a budget may take, for PodDisruptionBudgets; then it isn't known what they say."""
 
 
 class ZoneBudgets:
@@ -53,6 +56,7 @@ class ZoneBudgets:
         """`seconds`: how long a budget may take to answer. `clock` measures durations; `now`: since the epoch."""
         self._api, self._metrics, self._seconds, self._clock = api, metrics, seconds, clock
         self.cache, self.pods = ZoneBudgetCache(api, namespaces, metrics), SeenPods(api, namespaces, clock)
+        self._disruptions = DisruptionBudgets(api)
         self._writer = LedgerWriter(api, ZoneBudgetBooks(api, self.pods), clock=now)
         self._noticed: dict[str, dict[Reservation, float]] = {}
         """By namespace: when each was first seen."""
@@ -135,7 +139,8 @@ class ZoneBudgets:
         namespace = request.namespace
         if not self.keeps(namespace):
             return Judgement(allow(f"guard evaluates no zone-aware budgets in the namespace {namespace}"), "not-kept")
-        if not await self.cache.of(namespace):
+        budgets = await self.cache.of(namespace)
+        if not budgets:
             return Judgement(allow(), "pod-not-in-scope")
         # Any client can send a request: only the pod in the API counts.
         found = await self._api.get(PODS, request.name, namespace)
@@ -147,7 +152,12 @@ class ZoneBudgets:
             what = f"pod {namespace}/{request.name} doesn't have {unmet}, which the eviction requires"
             return Judgement(deny(CONFLICT, what), "pod-not-found")
         name = f"{OF_ONE_POD}{request.uid}" if names_one_pod(request) else request.uid
-        return await self._judged(Request(name, pod(found), request.dry_run))
+        asked = Request(name, pod(found), request.dry_run)
+        if isinstance(budget_of(asked.pod, budgets), ZoneBudget) and (
+            denied := await self._disruptions.denial(asked.pod, self._seconds * _DISRUPTIONS_SHARE)
+        ):
+            return Judgement(denied, "denied")
+        return await self._judged(asked)
 
     async def _judged(self, request: Request) -> Judgement:
         budget = budget_of(request.pod, await self.cache.of(request.pod.namespace))
