@@ -110,9 +110,9 @@ def phase(place: Path, *, unit: bool) -> str:
         return "before or after the unit" if work else "snapshot"
     names = {path.name for path in work.iterdir()}
     for name, what in (
-        ("the target kube-apiserver.log", "target, comparison"),
+        ("kube-apiserver-target.log", "target, comparison"),
         ("etcd-target.log", "etcd of the target"),
-        ("the current kube-apiserver.log", "running version"),
+        ("kube-apiserver-current.log", "running version"),
         ("images", "copies"),
     ):
         if name in names:

@@ -91,4 +91,4 @@ def test_the_next_command_removes_what_a_power_cut_leaves(with_host: LabCluster)
 
 def _compares(cluster: LabCluster) -> bool:
     """Whether the target's kube-apiserver was started there."""
-    return bool(_on(cluster, _HOST, f"ls {_PLACE}/*/the*target*.log 2>/dev/null || true"))
+    return bool(_on(cluster, _HOST, f"ls {_PLACE}/*/kube-apiserver-target.log 2>/dev/null || true"))

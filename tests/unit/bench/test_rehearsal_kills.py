@@ -20,7 +20,7 @@ def test_the_phase_is_what_its_folder_says(tmp_path: Path) -> None:
     work.mkdir()
     assert phase(tmp_path, unit=False) == "before or after the unit"
     found = [phase(tmp_path, unit=True)]
-    for name in ("images", "the current kube-apiserver.log", "etcd-target.log", "the target kube-apiserver.log"):
+    for name in ("images", "kube-apiserver-current.log", "etcd-target.log", "kube-apiserver-target.log"):
         (work / name).touch()
         found.append(phase(tmp_path, unit=True))
     assert found == ["receiving", "copies", "running version", "etcd of the target", "target, comparison"]

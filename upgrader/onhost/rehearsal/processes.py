@@ -41,6 +41,8 @@ class Processes:
         self.work = work
         self._memory = memory
         self._started: dict[str, subprocess.Popen[bytes]] = {}
+        self._titles: dict[str, str] = {}
+        """Process → what messages call it."""
         self._needed: set[str] = set()
         """Those without which the others' answers say nothing about the data."""
         self._given: dict[str, set[str]] = {}
@@ -67,11 +69,19 @@ class Processes:
         raise Failed(f"image {image} has no program {name}")
 
     def start(
-        self, name: str, command: list[str], environment: dict[str, str] | None = None, *, needed: bool = False
+        self,
+        name: str,
+        command: list[str],
+        environment: dict[str, str] | None = None,
+        *,
+        title: str = "",
+        needed: bool = False,
     ) -> None:
-        """Start one, with no other `environment`. Raises Failed if it can't be. `needed`: the answers of others say
-        nothing about the data once it has ended.
+        """Start one, with no other `environment`. Raises Failed if it can't be. `name`: as its log's file is named;
+        `title`: as messages name it ("": the same). `needed`: the answers of others say nothing about the data once it
+        has ended.
         """
+        self._titles[name] = title or name
         self._given[name] = {part for word in command for part in (*word.split("=", 1), *_BETWEEN.split(word)) if part}
         with open(self._log(name), "wb") as log:
             try:
@@ -84,7 +94,7 @@ class Processes:
                     env={"PATH": "/nowhere", **(environment or {})},
                 )
             except OSError as error:
-                raise Failed(f"{name} can't be started: {error.strerror}") from error
+                raise Failed(f"{self._titles[name]} can't be started: {error.strerror}") from error
         if needed:
             self._needed.add(name)
 
@@ -114,17 +124,17 @@ class Processes:
         try:
             code = self._started[name].wait(seconds)
         except subprocess.TimeoutExpired:
-            raise Failed(f"{name} did not end within {seconds:.0f} s") from None
+            raise Failed(f"{self._titles[name]} did not end within {seconds:.0f} s") from None
         self.require_unbroken()
         if code:
-            raise Failed(f"{name} ended with exit code {code}: {self._last_words(name)}")
+            raise Failed(f"{self._titles[name]} ended with exit code {code}: {self._last_words(name)}")
 
     def require_unbroken(self, seconds: float = 0.0) -> None:
         """Raise Failed if one was killed, or one that is needed has ended by itself, or does within so many seconds:
         that says nothing about what it was given.
         """
         time.sleep(seconds)
-        killed = [name for name, process in self._started.items() if process.poll() == -signal.SIGKILL]
+        killed = [self._titles[name] for name, process in self._started.items() if process.poll() == -signal.SIGKILL]
         if killed:
             # Of those that have ended, only the most that any one had is known.
             had = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss >> 10
@@ -137,8 +147,8 @@ class Processes:
             code = self._started[name].poll()
             if code is not None:
                 raise Failed(
-                    f"{name} exited with code {code}, which happens when its disk is full. Later answers of the "
-                    f"servers are ignored. The last lines of its log: {self._last_words(name)}"
+                    f"{self._titles[name]} exited with code {code}, which happens when its disk is full. Later answers "
+                    f"of the servers are ignored. The last lines of its log: {self._last_words(name)}"
                 )
 
     def require_processors(self, name: str, seconds: float) -> None:
@@ -148,9 +158,9 @@ class Processes:
         ran, waited = _processor_seconds(self._started[name].pid)
         if waited > max(seconds / 2, _STARVED * ran):
             raise Failed(
-                f"{name} had a processor for {ran:.0f} s, and waited {waited:.0f} s for one, as this host is busy with "
-                "other processes, which go before a rehearsal. Rehearse when it is less busy, or on another machine: "
-                "--on HOST"
+                f"{self._titles[name]} had a processor for {ran:.0f} s, and waited {waited:.0f} s for one, as this "
+                "host is busy with other processes, which go before a rehearsal. Rehearse when it is less busy, or on "
+                "another machine: --on HOST"
             )
 
     def peak_bytes(self) -> int:

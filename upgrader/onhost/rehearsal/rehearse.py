@@ -191,7 +191,8 @@ def _start_server(
     """
     server = _server(name)
     for gates in ([f"--feature-gates={_LARGE_LISTS}=false"], []):
-        processes.start(server, [*words, *gates], _garbage(name, memory))
+        title = f"the {name} kube-apiserver"
+        processes.start(server, [*words, *gates], _garbage(name, memory), title=title)
         missing = processes.wait(server, lacks, seconds)
         if _LARGE_LISTS not in missing:
             break
@@ -199,8 +200,8 @@ def _start_server(
 
 
 def _server(name: str) -> str:
-    """What its process is called."""
-    return f"the {name} kube-apiserver"
+    """The name of its process."""
+    return f"kube-apiserver-{name}"
 
 
 def _garbage(name: str, memory: int) -> dict[str, str]:

@@ -155,7 +155,7 @@ def test_a_target_that_is_as_slow_as_the_running_version_is_waited_for(
     """
     (tmp_path / "scratch").mkdir()
     now = [0.0]
-    servers = ("the current kube-apiserver", "the target kube-apiserver")
+    servers = ("kube-apiserver-current", "kube-apiserver-target")
     processes = SlowProcesses(str(tmp_path), now, dict(zip(servers, (100.0, needed), strict=True)))
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     monkeypatch.setattr(rehearse, "_start_etcd", lambda *_: 1)
@@ -199,6 +199,14 @@ def test_a_server_that_is_killed_at_its_start_is_no_finding(processes: Processes
     """It ran out of memory, which says nothing about the target."""
     with pytest.raises(Failed, match=f"the target kube-apiserver {KILLED}. Rehearse where more memory"):
         started(processes, server(tmp_path, "kill -9 $$"))
+
+
+def test_logs_have_names_without_blanks(processes: Processes, tmp_path: Path) -> None:
+    """What waits for one, or reads it, needs no quotes for that; messages name the servers as users do."""
+    assert started(processes, server(tmp_path)) == ""
+    assert [path.name for path in tmp_path.glob("*.log")] == ["kube-apiserver-target.log"]
+    with pytest.raises(Failed, match=r"^the target kube-apiserver can't be started: "):
+        started(processes, str(tmp_path / "missing"))
 
 
 def test_a_server_that_waits_for_an_etcd_that_was_killed_is_no_finding(processes: Processes) -> None:
