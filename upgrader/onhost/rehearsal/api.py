@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from upgrader.onhost.common.questions import Failed
+from upgrader.onhost.rehearsal.busy_host import busy_host
 from upgrader.onhost.rehearsal.nested import outer_levels
 from upgrader.onhost.rehearsal.unwatched import first
 
@@ -198,7 +199,7 @@ class Api:
             return response.status, _answer(response.read())
         except (OSError, http.client.HTTPException) as error:
             self._unbroken()
-            raise Failed(f"the {self.name} kube-apiserver no longer answers: {error}") from error
+            raise self._silent(error) from error
         except ValueError:
             return 0, {}
         finally:
@@ -209,7 +210,7 @@ class Api:
     ) -> tuple[int, bytes]:
         status, text = self._retried(method, path, sent, form, most)
         if _is_busy(status, text):
-            raise Failed(f"the {self.name} kube-apiserver is overloaded: it keeps answering {status}")
+            raise Failed(f"the {self.name} kube-apiserver is overloaded: it keeps answering {status}{busy_host()}")
         return status, text
 
     def _retried(
@@ -245,9 +246,13 @@ class Api:
                 self._own.connection = None
                 self._unbroken()
                 if last:
-                    said = "no answer in time" if isinstance(error, socket.timeout) else str(error)
-                    raise Failed(f"the {self.name} kube-apiserver no longer answers: {said}") from error
+                    raise self._silent(error) from error
         raise AssertionError("the last attempt returns or raises")
+
+    def _silent(self, error: Exception) -> Failed:
+        late = isinstance(error, socket.timeout)
+        said = f"no answer within {_SECONDS:.0f} s{busy_host()}" if late else str(error)
+        return Failed(f"the {self.name} kube-apiserver no longer answers: {said}")
 
     def resources(self) -> dict[tuple[str, str], list[Resource]]:
         """What can be listed, by group and plural; the version that clients get by default comes first."""

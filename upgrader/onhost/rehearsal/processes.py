@@ -11,12 +11,14 @@ import os
 import re
 import resource
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Callable
 from typing import Any
 
 from upgrader.onhost.common.questions import Failed
+from upgrader.onhost.rehearsal.busy_host import LESS_BUSY, busy_host
 from upgrader.onhost.rehearsal.containerd import ctr, said
 from upgrader.onhost.rehearsal.words import stripped
 
@@ -159,8 +161,7 @@ class Processes:
         if waited > max(seconds / 2, _STARVED * ran):
             raise Failed(
                 f"{self._titles[name]} had a processor for {ran:.0f} s, and waited {waited:.0f} s for one, as this "
-                "host is busy with other processes, which go before a rehearsal. Rehearse when it is less busy, or on "
-                "another machine: --on HOST"
+                f"host is busy with other processes, which go before a rehearsal. {LESS_BUSY}"
             )
 
     def peak_bytes(self) -> int:
@@ -230,7 +231,9 @@ class Etcd:
                 response = connection.getresponse()
                 said = response.read()
             except (OSError, http.client.HTTPException) as error:
-                raise Failed(f"the scratch etcd doesn't answer: {error}") from error
+                late = isinstance(error, socket.timeout)
+                why = f"no answer within {_ASK_SECONDS:.0f} s{busy_host()}" if late else str(error)
+                raise Failed(f"the scratch etcd doesn't answer: {why}") from error
         if response.status != 200:
             raise Failed("the scratch etcd refuses {}: {}".format(path, said.decode("utf-8", "replace")))
         answer: dict[str, Any] = json.loads(said)

@@ -190,7 +190,7 @@ def test_a_connection_that_is_lost_is_opened_again_once(connections: Connections
     connections.answers = [OSError("reset"), (200, '{"a":1}')]
     assert server().ask("GET", "/x") == (200, {"a": 1}) and connections.opened == 2
     connections.answers = [OSError("reset"), TimeoutError()]
-    with pytest.raises(Failed, match="the target kube-apiserver no longer answers: no answer in time"):
+    with pytest.raises(Failed, match="the target kube-apiserver no longer answers: no answer within 60 s"):
         server().ask("POST", "/x", {})
 
 
@@ -229,6 +229,26 @@ def test_a_server_that_stays_busy_has_not_refused_an_object(
             connections.answers = [busy] * 10
             with pytest.raises(Failed, match=f"the target kube-apiserver is overloaded: it keeps answering {busy[0]}"):
                 request()
+
+
+def test_a_server_that_has_no_time_on_a_busy_host(connections: Connections, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error has what was measured there, as that is why; where a connection is lost, there is another reason."""
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    monkeypatch.setattr(api, "busy_host", lambda: ". The host was busy")
+    asked = server()
+    late = (TimeoutError(), TimeoutError())
+    for request, answers in (
+        (partial(asked.ask, "GET", "/x"), late),
+        (partial(asked.page, PODS, ""), late),
+        (partial(asked.get_as, "/x", "jane", ()), late[:1]),
+        (partial(asked.ask, "GET", "/x"), [(504, "")] * 5),
+    ):
+        connections.answers = [*answers]
+        with pytest.raises(Failed, match=r"(no answer within 60 s|answering 504)\. The host was busy$"):
+            request()
+    connections.answers = [OSError("reset"), OSError("reset")]
+    with pytest.raises(Failed, match=r"no longer answers: reset$"):
+        asked.ask("GET", "/x")
 
 
 @pytest.mark.parametrize("answer", [*BUSY, TimeoutError()])
