@@ -26,6 +26,7 @@ __all__ = [
     "item",
     "key",
     "large_pod",
+    "permit_exec",
     "stateful_set_with_max_unavailable",
     "usual_objects",
 ]
@@ -227,3 +228,13 @@ def create_when_served(kube: KubeAdapter, plural: str, made: dict[str, Any]) -> 
     """Of a CustomResourceDefinition that was made just now."""
     kind = Kind("example.com/v1", plural)
     until(f"{plural} to be served", lambda: bool(kube.create(kind, made, "default")), timeout_seconds=30)
+
+
+def permit_exec(kube: KubeAdapter, user: str, *verbs: str) -> None:
+    """A user may do this with pods/exec in one namespace."""
+    group, rule = "rbac.authorization.k8s.io", {"apiGroups": [""], "resources": ["pods/exec"], "verbs": verbs}
+    kube.create(Kind(f"{group}/v1", "roles"), item(f"{group}/v1", "Role", user, rules=[rule]), "default")
+    subject = {"kind": "User", "name": user, "apiGroup": group}
+    bound = item(f"{group}/v1", "RoleBinding", user, subjects=[subject])
+    bound["roleRef"] = {"kind": "Role", "name": user, "apiGroup": group}
+    kube.create(Kind(f"{group}/v1", "rolebindings"), bound, "default")

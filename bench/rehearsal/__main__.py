@@ -89,7 +89,7 @@ def _rehearse(name: str, case: Case, site: RehearsedData, commit: str) -> Row:
     load = os.getloadavg()[0]
     result: Result | None = None
     try:
-        result = site.rehearse(*case.both(site))
+        result = site.rehearse(*case.both(site), requests=case.requests)
         pairs = tuple(zip(findings_of(result.differences), (each.resource for each in result.differences), strict=True))
         serious = {(finding.id, resource) for finding, resource in pairs if finding.severity != "info"}
         found = tuple(f"{finding.severity} {finding.id} {resource}".strip() for finding, resource in pairs)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from bench.rehearsal.stored import SCALES, STORED
+from bench.rehearsal.stored import CONNECTING, PERMITTED, SCALES, STORED
 from testkit.lab_cluster import OLD, TARGET
 from testkit.rehearsed_data import RehearsedData
 from testkit.rehearsed_objects import key
+from upgrader.model.audit_log import Requests
+from upgrader.steps.rehearsal.client_requests import NO_REQUESTS, ClientRequests
 from upgrader.steps.rehearsal.servers import Server
 
 __all__ = ["CASES", "MEASURED", "Case"]
@@ -44,13 +46,15 @@ current-context: x
 @dataclass(frozen=True)
 class Case:
     """One cluster and one change. `stored`: a name of `STORED`. `expected`: finding and resource, all of which have to
-    be found; none for a cluster without a mistake, of which nothing but information may be found.
+    be found; none for a cluster without a mistake, of which nothing but information may be found. `requests`: what its
+    audit log has.
     """
 
     about: str
     stored: str
     expected: tuple[tuple[str, str], ...] = ()
     servers: Callable[[RehearsedData], Servers] | None = None
+    requests: ClientRequests = NO_REQUESTS
 
     def both(self, site: RehearsedData) -> Servers:
         """The servers, which otherwise are both versions with the flags that the data was stored with."""
@@ -85,6 +89,11 @@ def _keys(old: str, new: str) -> Callable[[RehearsedData], Servers]:
 
 _KMS = "{kms: {apiVersion: v2, name: k, endpoint: 'unix:///run/kms.sock'}}"
 _NEW_CEL = STORED["new rule"].flags
+_UNTIL_1_34 = "--feature-gates=AuthorizePodWebsocketUpgradeCreatePermission=false"
+_CONNECTS = tuple(
+    Requests(user, "python", "v1", "pods/exec", ("get",), 1, "", (), ("default",)) for user in (CONNECTING, PERMITTED)
+)
+"""Through a WebSocket."""
 
 CASES: Mapping[str, Case] = {
     "removed API": Case(
@@ -184,6 +193,19 @@ CASES: Mapping[str, Case] = {
         "usual",
         (("rehearsal.unreadable", "configmaps"),),
         _target("--etcd-prefix=/other"),
+    ),
+    "other audience": Case(
+        "`--api-audiences=https://other.example`: the target refuses each pod's token",
+        "usual",
+        (("rehearsal.token", "serviceaccounts"),),
+        _target("--api-audiences=https://other.example"),
+    ),
+    "connections to pods": Case(
+        "a user who may `get` pods/exec, and not `create` it; until v1.34 that was enough",
+        "connections to pods",
+        (("rehearsal.denied", "v1 pods/exec"),),
+        lambda site: (site.server(OLD, _UNTIL_1_34), site.server(TARGET)),
+        ClientRequests(_CONNECTS),
     ),
     "usual objects": Case("objects of twenty kinds", "usual"),
     "empty": Case("a new cluster", "empty"),

@@ -22,17 +22,20 @@ from testkit.rehearsed_objects import (
     item,
     key,
     large_pod,
+    permit_exec,
     stateful_set_with_max_unavailable,
     usual_objects,
 )
 from upgrader.adapters.kube import KubeAdapter
 from upgrader.ports import Kind
 
-__all__ = ["SCALES", "STORED", "Scale", "Stored"]
+__all__ = ["CONNECTING", "PERMITTED", "SCALES", "STORED", "Scale", "Stored"]
 
 _ADMISSION = "admissionregistration.k8s.io/v1"
 _PODS = Kind("v1", "pods")
 _NAMESPACES = Kind("v1", "namespaces", namespaced=False)
+CONNECTING, PERMITTED = "jane", "ann"
+"""Users who may connect to pods: only by the verb `get`, and in every version."""
 _NOWHERE = {"url": "https://192.0.2.9/"}
 
 
@@ -148,6 +151,11 @@ def _policies(kube: KubeAdapter) -> None:
     kube.create(_PODS, pod, "shop")
 
 
+def _connections(kube: KubeAdapter) -> None:
+    permit_exec(kube, CONNECTING, "get")
+    permit_exec(kube, PERMITTED, "get", "create")
+
+
 @dataclass(frozen=True)
 class Scale:
     """How many objects: for each ReplicaSet, so many pods that it owns, and so many ConfigMaps of a kilobyte."""
@@ -211,5 +219,6 @@ STORED: Mapping[str, Stored] = {
     "refused today": Stored(_refused_today),
     "webhooks": Stored(_webhooks),
     "policies and quotas": Stored(_policies),
+    "connections to pods": Stored(_connections),
     **{name: Stored(_many(scale)) for name, scale in SCALES.items()},
 }

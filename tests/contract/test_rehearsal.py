@@ -28,6 +28,7 @@ from testkit.rehearsed_objects import (
     item,
     key,
     large_pod,
+    permit_exec,
     stateful_set_with_max_unavailable,
     usual_objects,
 )
@@ -162,8 +163,8 @@ def rehearsed(tmp_path_factory: pytest.TempPathFactory, images: Path) -> Seeded:
     site = RehearsedData(folder)
     with storing(folder, images, OLD, STORED, GONE) as (_, kube):
         usual_objects(kube)
-        permit(kube, "jane", "get")
-        permit(kube, "ann", "get", "create")
+        permit_exec(kube, "jane", "get")
+        permit_exec(kube, "ann", "get", "create")
         ports = {"ports": [{"port": 80}], "externalIPs": [BAD_ADDRESS]}
         kube.create(SERVICES, item("v1", "Service", "old-address", spec=ports), "default")
         kube.create(SECRETS, helm_record("shop", item("v1", "Service", "of-helm", spec=ports)), "default")
@@ -193,16 +194,6 @@ def rehearsed(tmp_path_factory: pytest.TempPathFactory, images: Path) -> Seeded:
     counting = ("unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", script, "sh")
     found = found_in(site.rehearse(*servers, *counting, requests=ClientRequests(requests)))
     return Seeded(found, sent((folder / "counters").read_text()))
-
-
-def permit(kube: KubeAdapter, user: str, *verbs: str) -> None:
-    """A user may do this with pods/exec in one namespace."""
-    group, rule = "rbac.authorization.k8s.io", {"apiGroups": [""], "resources": ["pods/exec"], "verbs": verbs}
-    kube.create(Kind(f"{group}/v1", "roles"), item(f"{group}/v1", "Role", user, rules=[rule]), "default")
-    subject = {"kind": "User", "name": user, "apiGroup": group}
-    bound = item(f"{group}/v1", "RoleBinding", user, subjects=[subject])
-    bound["roleRef"] = {"kind": "Role", "name": user, "apiGroup": group}
-    kube.create(Kind(f"{group}/v1", "rolebindings"), bound, "default")
 
 
 WEBHOOK = {"url": "https://192.0.2.9/"}
