@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from upgrader.onhost.common.questions import Failed
 from upgrader.onhost.rehearsal.api import Api, Listed, Page, Resource
 from upgrader.onhost.rehearsal.clients import Request, compared, denied
-from upgrader.onhost.rehearsal.discovery import custom_resources, served
+from upgrader.onhost.rehearsal.discovery import custom_resources, served, versions
 from upgrader.onhost.rehearsal.helm_records import SELECTOR
 from upgrader.onhost.rehearsal.objects import key_of, owner
 from upgrader.onhost.rehearsal.releases import RECORDED_IN, RECORDS, Manifests
@@ -45,9 +45,9 @@ class _Found:
     def __init__(self) -> None:
         self.all: dict[_Why, dict[str, Any]] = {}
 
-    def add(self, what: str, resource: str, why: str, key: tuple[str, str] | None = None) -> None:
+    def add(self, what: str, resource: str, why: str, key: tuple[str, str] | None = None, *, count: int = 1) -> None:
         found = self.all.setdefault(_Why(what, resource, why), {"count": 0, "names": []})
-        found["count"] += 1
+        found["count"] += count
         name = "/".join(part for part in key or () if part)
         if name and name not in found["names"] and len(found["names"]) < _NAMES:
             found["names"].append(name)
@@ -111,9 +111,9 @@ class Comparison:
         definitions = self._definitions(self._current.resources())
         skipped, custom = self._converted(definitions), custom_resources(definitions)
         before, after = (served(api, custom, self._until) for api in (self._current, self._target))
-        if custom - (before.keys() & after.keys()):
+        if custom - (versions(before) & versions(after)):
             self._unhurried()  # else it may only come later
-        for group, plural in sorted(custom - before.keys()):
+        for group, plural in sorted({(each.group, each.plural) for each in custom} - before.keys()):
             self._found.add("unlisted", f"{plural}.{group}", _NOT_SERVED)
         self._undecided(before, skipped)
         with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -220,6 +220,11 @@ class Comparison:
                 return
 
     def _gone(self, resource: Resource, what: str, why: str = "") -> None:
+        """Note the objects of what the target doesn't serve. A custom resource is one to its controllers without any,
+        too: its definition is there, and no release of Kubernetes has removed it.
+        """
+        if resource.name in self._custom:
+            self._found.add(what, resource.name, why, count=0)
         for each in self._listed(resource):
             self._found.add(what, resource.name, why, key_of(each.item))
 

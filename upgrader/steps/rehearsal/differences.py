@@ -28,6 +28,8 @@ class Difference:
     @property
     def objects(self) -> str:
         """How many, and the names of some."""
+        if not self.count:
+            return f"no {self.resource} are stored"
         some = ", ".join(self.names)
         return f"{self.count:,} of {self.resource}: {some}{', …' if self.count > len(self.names) else ''}"
 
@@ -50,6 +52,14 @@ def _start(found: Difference) -> Finding:
 
 
 def _gone(found: Difference) -> Finding:
+    if not found.count:
+        title = f"the target does not serve {found.resource}, as their definition demands"
+        why = (
+            "None are stored, but requests for them fail after the upgrade, such as their controller's. If the target "
+            "has an API of this group and version itself, it hides their CustomResourceDefinition."
+        )
+        remedy = "Turn off that API of the target (runtime-config), or use another group."
+        return Finding("rehearsal.gone", "error", title, why, remedy)
     title = f"{found.resource} are stored, and the target does not serve them"
     remedy = "Replace them with objects of the newer API, and delete them; or enable their API (runtime-config)."
     return Finding("rehearsal.gone", "error", title, found.objects, remedy)

@@ -13,6 +13,7 @@ from upgrader.onhost.common.questions import Failed
 from upgrader.onhost.rehearsal import discovery
 from upgrader.onhost.rehearsal.api import Listed, Page, Resource, as_go_has_it
 from upgrader.onhost.rehearsal.compare import Comparison
+from upgrader.onhost.rehearsal.discovery import Served
 
 INVALID = {"reason": "Invalid", "details": {"causes": [{"field": "spec.template", "message": "Required value"}]}}
 WHY = "spec.template: Required value"
@@ -51,19 +52,23 @@ class LateApi(FakeApi):
     if at all.
     """
 
-    def __init__(self, *objects: dict[str, Any], ever: bool = True) -> None:
+    def __init__(self, *objects: dict[str, Any], ever: bool = True, versions: tuple[str, ...] = ("v1",)) -> None:
         super().__init__(objects)
-        self._ever, self._asked = ever, 0
+        self._ever, self._asked, self._versions = ever, 0, versions
+        self.late = self.never = ""
+        """A version that is served later than the others, or not at all."""
 
     def resources(self) -> dict[tuple[str, str], list[Resource]]:
         self._asked += 1
         found = {("apiextensions.k8s.io", "customresourcedefinitions"): [DEFINITIONS]}
-        return found | ({("example.com", "widgets"): [WIDGETS]} if self._ever and self._asked > 2 else {})
+        missing = (self.never, *([self.late] if self._asked < 6 else []))
+        there = [WIDGETS._replace(version=each) for each in self._versions if each not in missing]
+        return found | ({("example.com", "widgets"): there} if self._ever and self._asked > 2 else {})
 
     def page(self, resource: Resource, at: str, same: Page | None = None, limit: int = 0, selector: str = "") -> Page:
-        if resource == WIDGETS:
+        if resource.plural == "widgets":
             return Page(list(map(Listed.of, self.objects)))
-        versions, names = [{"name": "v1", "served": True}], {"plural": "widgets"}
+        versions, names = [{"name": each, "served": True} for each in self._versions], {"plural": "widgets"}
         status = {"conditions": [{"type": "Established", "status": "True"}]}
         spec = {"group": "example.com", "names": names, "versions": versions}
         metadata = {"name": "widgets.example.com", "resourceVersion": "5"}
@@ -115,15 +120,40 @@ def test_many_custom_resources_are_waited_for_as_long_as_more_are_served(clock: 
     class SlowApi(FakeApi):
         def resources(self) -> dict[tuple[str, str], list[Resource]]:
             there = sorted(wanted)[: int(clock[0] / 50)]
-            return {key: [WIDGETS._replace(plural=key[1])] for key in there}
+            return {each[:2]: [WIDGETS._replace(plural=each.plural)] for each in there}
 
-    wanted = {("example.com", f"widgets{number}") for number in range(5)}
-    assert discovery.served(SlowApi(), wanted, 1000.0).keys() == wanted  # type: ignore[arg-type]
+    def found(of: set[Served], until: float = 1000.0) -> set[Served]:
+        return discovery.versions(discovery.served(SlowApi(), of, until))  # type: ignore[arg-type]
+
+    wanted = {Served("example.com", f"widgets{number}", "v1") for number in range(5)}
+    assert found(wanted) == wanted
     assert clock[0] == 250.0
-    more = wanted | {("example.com", "never")}
-    assert discovery.served(SlowApi(), more, 1000.0).keys() == wanted  # type: ignore[arg-type]
+    more = wanted | {Served("example.com", "never", "v1")}
+    assert found(more) == wanted
     assert clock[0] == 310.0
-    assert len(discovery.served(SlowApi(), more, 0.0)) == 5  # type: ignore[arg-type]
+    assert len(found(more, 0.0)) == 5
+
+
+@pytest.mark.usefixtures("clock")
+def test_each_version_of_a_custom_resource_is_waited_for() -> None:
+    """Each has an APIService of its own: the target may serve one before the other, which is not gone."""
+    widget = {**deployment("one"), "apiVersion": "example.com/v1", "kind": "Widget"}
+    current, target = (LateApi(widget, versions=("v1", "v1beta1")) for _ in range(2))
+    target.late = "v1beta1"
+    assert not compared(current, target)[0]
+
+
+@pytest.mark.usefixtures("clock")
+@pytest.mark.parametrize("what", ["gone", "version"])
+def test_a_custom_resource_without_objects_that_the_target_does_not_serve_is_a_finding(what: str) -> None:
+    """Its controller fails all the same. A target that has an API of the same group and version itself hides it."""
+    current, target = LateApi(versions=("v1", "v1beta1")), LateApi(versions=("v1", "v1beta1"), ever=what != "gone")
+    target.never = "v1beta1"
+    found, _ = compared(current, target)
+    assert found == {(what, "widgets.example.com"): ("v1beta1" if what == "version" else "", 0, [])}
+    older, newer = servers()
+    older.served = DEPLOYMENTS._replace(version="v1beta1")
+    assert not compared(older, newer)[0], "a version that a release removes, and that has no objects"
 
 
 @pytest.mark.usefixtures("clock")
