@@ -187,6 +187,10 @@ class Api:
 
     def get_as(self, path: str, user: str, groups: Sequence[str]) -> tuple[int, dict[str, Any]]:
         """Status and answer to what another user asks for; status 0 where a name can't be in a header."""
+        status, text = self._while_busy(lambda: self._once_as(path, user, groups))
+        return status, _answer(text) if status else {}
+
+    def _once_as(self, path: str, user: str, groups: Sequence[str]) -> tuple[int, bytes]:
         connection = http.client.HTTPSConnection("127.0.0.1", self._port, timeout=_SECONDS, context=self._tls)
         try:
             connection.putrequest("GET", path)
@@ -196,33 +200,32 @@ class Api:
                 connection.putheader("Impersonate-Group", each.encode())
             connection.endheaders()
             response = connection.getresponse()
-            return response.status, _answer(response.read())
+            return response.status, response.read()
         except (OSError, http.client.HTTPException) as error:
             self._unbroken()
             raise self._silent(error) from error
         except ValueError:
-            return 0, {}
+            return 0, b""
         finally:
             connection.close()
 
-    def _exchange(
-        self, method: str, path: str, sent: bytes | None, form: str = _JSON, most: int | None = None
-    ) -> tuple[int, bytes]:
-        status, text = self._retried(method, path, sent, form, most)
+    def _exchange(self, method: str, path: str, sent: bytes | None, form: str = _JSON) -> tuple[int, bytes]:
+        return self._while_busy(lambda: self._once(method, path, sent, form, None))
+
+    def _while_busy(self, request: Callable[[], tuple[int, bytes]]) -> tuple[int, bytes]:
+        status, text = self._retried(request)
         if _is_busy(status, text):
             raise Failed(f"the {self.name} kube-apiserver is overloaded: it keeps answering {status}{busy_host()}")
         return status, text
 
-    def _retried(
-        self, method: str, path: str, sent: bytes | None, form: str = _JSON, most: int | None = None
-    ) -> tuple[int, bytes]:
-        status, text = self._once(method, path, sent, form, most)
+    def _retried(self, request: Callable[[], tuple[int, bytes]]) -> tuple[int, bytes]:
+        status, text = request()
         for pause in _PAUSES:
             if not _is_busy(status, text):
                 break
             self._unbroken()
             time.sleep(pause)
-            status, text = self._once(method, path, sent, form, most)
+            status, text = request()
         return status, text
 
     def _once(self, method: str, path: str, sent: bytes | None, form: str, most: int | None) -> tuple[int, bytes]:
@@ -299,9 +302,9 @@ class Api:
         selected = f"&labelSelector={quote(selector)}" if selector else ""
         at = at or first(resource.group, resource.plural, self._revision)
         path = f"{resource.path()}?limit={limit}&continue={quote(at)}{selected}"
-        ask, most = self._retried if selector else self._exchange, _MOST_BYTES if limit > 1 else None
+        ask, most = self._retried if selector else self._while_busy, _MOST_BYTES if limit > 1 else None
         try:
-            status, answer = ask("GET", path, None, most=most)
+            status, answer = ask(lambda: self._once("GET", path, None, _JSON, most))
         except _TooLarge:
             return self.page(resource, at, same, max(1, limit // _PARTS), selector)
         if status != 200:

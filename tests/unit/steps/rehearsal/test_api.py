@@ -210,6 +210,8 @@ def test_a_server_that_is_busy_is_asked_again(connections: Connections, monkeypa
         connections.answers = [busy, busy, (200, '{"a":1}')]
         assert server().write("PUT", "/x", b"{}") == (200, {"a": 1})
     assert len(pauses) == 8 and pauses[0] < pauses[1]
+    connections.answers = [(504, ""), (403, '{"message":"no"}')]
+    assert server().get_as("/x", "jane", ())[0] == 403, "that it had no time is no permission"
     connections.answers = [(500, '{"reason":"InternalError"}')]
     assert server().write("PUT", "/x", b"{}")[0] == 500, "this may be what is looked for"
 
@@ -225,6 +227,7 @@ def test_a_server_that_stays_busy_has_not_refused_an_object(
             partial(asked.write, "PUT", "/x", b"{}"),
             partial(asked.ask, "GET", "/x"),
             partial(asked.page, PODS, ""),
+            partial(asked.get_as, "/x", "jane", ()),
         ):
             connections.answers = [busy] * 10
             with pytest.raises(Failed, match=f"the target kube-apiserver is overloaded: it keeps answering {busy[0]}"):
