@@ -178,6 +178,28 @@ def _token(found: Difference) -> Finding:
     return Finding("rehearsal.token", "error", title, f"The target says: {found.reason}", remedy)
 
 
+def _token_own(found: Difference) -> Finding:
+    title = "the target refuses tokens that it issues to ServiceAccounts itself, so clients of new pods fail"
+    remedy = "Make the public key of --service-account-signing-key-file a value of --service-account-key-file, too."
+    return Finding("rehearsal.token", "error", title, f"The target says: {found.reason}", remedy)
+
+
+def _token_none(found: Difference) -> Finding:
+    title = "the target issues no tokens to ServiceAccounts, so new pods do not start"
+    remedy = "Check its --service-account-signing-key-file and --service-account-max-token-expiration."
+    return Finding("rehearsal.token", "error", title, f"The target says: {found.reason}", remedy)
+
+
+def _token_new(found: Difference) -> Finding:
+    title = "the running version refuses tokens that the target issues to ServiceAccounts"
+    why = (
+        "Until all controllers are upgraded, and after a rollback, clients of new pods fail. The running version says: "
+        f"{found.reason}"
+    )
+    remedy = "First, have the running version accept the target's issuer, keys and audiences. Then upgrade."
+    return Finding("rehearsal.token", "error", title, why, remedy)
+
+
 def _unproven(found: Difference) -> Finding:
     request = found.what.partition("-")[2]
     what = f"update the status of any {found.resource}" if request == "status" else f"{request} any {found.resource}"
@@ -253,6 +275,9 @@ _FINDINGS: Mapping[str, Callable[[Difference], Finding]] = {
     CLIENT: _client,
     "denied": _denied,
     "token": _token,
+    "token-own": _token_own,
+    "token-none": _token_none,
+    "token-new": _token_new,
     "conversion": _conversion,
     "nested": _nested,
     "parameters": _parameters,

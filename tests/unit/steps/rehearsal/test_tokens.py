@@ -8,20 +8,23 @@ import pytest
 
 from upgrader.onhost.rehearsal.api import Listed, Page, Resource
 from upgrader.onhost.rehearsal.compare import Comparison
-from upgrader.onhost.rehearsal.tokens import SERVICE_ACCOUNTS, refused_token
+from upgrader.onhost.rehearsal.tokens import SERVICE_ACCOUNTS
 from upgrader.steps.rehearsal.differences import Difference, findings_of
 
 ACCOUNTS = Resource("", "serviceaccounts", "v1", "ServiceAccount", True, ("list",))
 REFUSED = "[invalid bearer token, oidc: issuer is not known]"
 
 
+NONE = {"message": "no signing key"}
+
+
 class Server:
-    """Issues a token, and reviews those of others: `accepts` None: it answers neither."""
+    """Issues a token, `issues`, unless that is "", and accepts those of `accepts`."""
 
     name = "a"
 
-    def __init__(self, accepts: bool | None = True, accounts: int = 1) -> None:
-        self.accepts, self.accounts = accepts, accounts
+    def __init__(self, issues: str = "secret", accepts: str = "secret", accounts: int = 1) -> None:
+        self.issues, self.accepts, self.accounts = issues, accepts.split(), accounts
 
     def page(self, *_: object, **__: object) -> Page:
         """As `Api.page`."""
@@ -30,33 +33,46 @@ class Server:
     def ask(self, method: str, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         """As `Api.ask`."""
         assert method == "POST"
-        if self.accepts is None:
-            return 500, {"message": "no signing key"}
         if path == "/api/v1/namespaces/shop/serviceaccounts/web/token":
-            return 201, {"status": {"token": "secret"}}
-        assert path == "/apis/authentication.k8s.io/v1/tokenreviews" and body["spec"] == {"token": "secret"}
-        return 201, {"status": {"authenticated": True} if self.accepts else {"error": REFUSED}}
+            return (201, {"status": {"token": self.issues}}) if self.issues else (500, NONE)
+        assert path == "/apis/authentication.k8s.io/v1/tokenreviews"
+        if not self.accepts:
+            return 500, NONE
+        accepted = body["spec"]["token"] in self.accepts
+        return 201, {"status": {"authenticated": True} if accepted else {"error": REFUSED}}
+
+
+BOTH = "secret secret-2"
 
 
 @pytest.mark.parametrize(
-    ("current", "target", "why"),
+    ("current", "target", "whats", "why"),
     [
-        (Server(), Server(), None),
-        (Server(), Server(accepts=False), REFUSED),
-        (Server(), Server(accepts=None), "no signing key"),
-        (Server(accepts=False), Server(accepts=False), None),
-        (Server(accepts=None), Server(accepts=False), None),
-        (Server(accounts=0), Server(accepts=False), None),
+        (Server(), Server(), [], ""),
+        (Server(accepts=BOTH), Server("secret-2", BOTH), [], ""),
+        (Server(accepts=BOTH), Server("secret-2", "secret-2"), ["token"], REFUSED),
+        (Server(), Server("secret-2", "secret-2"), ["token", "token-new"], REFUSED),
+        (Server(), Server("secret-2", BOTH), ["token-new"], REFUSED),
+        (Server(), Server("secret-2"), ["token-own"], REFUSED),
+        (Server(), Server(""), ["token-none"], "no signing key"),
+        (Server(), Server("", ""), ["token", "token-none"], "no signing key"),
+        (Server(accepts="other"), Server(accepts="other"), [], ""),
+        (Server(""), Server(accepts="other"), [], ""),
+        (Server(accounts=0), Server(accepts="other"), [], ""),
     ],
 )
-def test_a_token_that_only_the_target_refuses_is_told(current: Server, target: Server, why: str | None) -> None:
-    """Another issuer, key or audience leaves every object as it is, and every pod's client without access."""
-    assert refused_token(current, target, ACCOUNTS) == why  # type: ignore[arg-type]
+def test_tokens_that_only_one_version_refuses_are_told(
+    current: Server, target: Server, whats: list[str], why: str
+) -> None:
+    """Another issuer, key or audience leaves every object as it is, and pods' clients without access: those of running
+    pods, those of new ones, or those of new ones that ask a controller that is not upgraded yet.
+    """
     comparison = Comparison(current, target, 1, 0.0)  # type: ignore[arg-type]
     served = {SERVICE_ACCOUNTS: [ACCOUNTS]}
     comparison._tokens(served, served)
     found = comparison.findings()
-    assert [each["what"] for each in found] == ([] if why is None else ["token"])
+    assert [each["what"] for each in found] == whats
     for each in found:
-        (finding,) = findings_of([Difference("token", each["resource"], each["reason"], 1, ())])
-        assert finding.id == "rehearsal.token" and "secret" not in str(finding)
+        (finding,) = findings_of([Difference(each["what"], each["resource"], each["reason"], 1, ())])
+        assert finding.id == "rehearsal.token" and finding.severity == "error" and "secret" not in str(finding)
+        assert each["reason"] in finding.diagnosis and (why != "no signing key" or "key" in each["reason"])
