@@ -1,7 +1,8 @@
 """HTTP to a Kubernetes API server: credentials, deadlines, retries, and errors of our own.
 
-The kubernetes package sets up TLS and connections for a kubeconfig's context; the requests themselves are plain JSON,
-as its generated models are slow to import and drop fields they don't know.
+The kubernetes package makes the connections; the requests themselves are plain JSON, as its generated models are slow
+to import and drop fields they don't know. Logins and TLS settings are upgrader's own: the package would write inline
+keys into files, which stay if the process is killed, and would run plugins without a limit of time.
 Importing this module costs most of a second: it is imported where the API is first used.
 """
 
@@ -9,7 +10,9 @@ from __future__ import annotations
 
 import copy
 import json
+import ssl
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from io import BytesIO
@@ -21,9 +24,9 @@ from urllib.parse import urlencode
 import urllib3
 from kubernetes.client.configuration import Configuration
 from kubernetes.client.rest import RESTClientObject
-from kubernetes.config import ConfigException, load_kube_config_from_dict
 
 from upgrader.adapters.foreign_answers import is_foreign, not_kubernetes
+from upgrader.config.client_tls import client_tls
 from upgrader.config.kubeconfig import KubeconfigContext, Login
 from upgrader.contract.json_list import LARGEST_OBJECT_BYTES, JsonList, ObjectTooLarge
 from upgrader.errors import ApiError, ApiUnavailable, ConfigError, CredentialsRefused
@@ -127,7 +130,10 @@ class ApiClient:
         other = copy.copy(self)
         other._server = server.rstrip("/") or self._server
         other._token = token
-        other._connect()
+        if token or self._tls is None:
+            other._connect()
+        else:  # as this one's: the files of its certificate and key may be half replaced at the moment
+            other._pool = _connections(self._context, other._server, self._tls)
         return other
 
     def close(self) -> None:
@@ -233,11 +239,10 @@ class ApiClient:
     def _open(self, request: ApiRequest, timeout_seconds: float) -> urllib3.BaseHTTPResponse:
         self._login.keep_fresh()
         if self._version != self._login.version:
-            before = self._pool
-            self._connect()
-            before.clear()
+            with suppress(ConfigError):  # as of a pair of which one file is replaced so far: the old one stays in use
+                self._connect_anew()
         headers = {"Accept": request.accept or "application/json, */*", "User-Agent": "upgrader"}
-        if token := self._user.get("token"):
+        if token := self._context.user.get("token"):
             headers["authorization"] = f"Bearer {token}"
         body = None
         if request.body is not None:
@@ -250,18 +255,29 @@ class ApiClient:
         )
 
     def _connect(self) -> None:
-        """Make a pool of connections, with the credentials as they are now."""
-        self._version, context = self._login.version, self._login.current
+        """Make a pool of connections, with the credentials as they are now. Raises ConfigError, and changes nothing."""
+        version, context = self._login.version, self._login.current
         if self._token:
             # In the place of all credentials: the server would ignore a token beside a client certificate.
             context = replace(context, user={"token": self._token})
-        self._user = context.user
-        self._pool = RESTClientObject(_configuration(context, self._server)).pool_manager
+        # Without TLS, as to `kubectl proxy`, nothing of them is looked at.
+        tls = client_tls(context, ["http/1.1"]) if self._server.lower().startswith("https:") else None
+        self._pool = _connections(context, self._server, tls)
+        self._version, self._context, self._tls = version, context, tls
+
+    def _connect_anew(self) -> None:
+        """The same in the place of other connections."""
+        before = self._pool
+        self._connect()
+        before.clear()
 
     def _renewed(self) -> bool:
         """Load the credentials again: whether they differ from those that were refused."""
         try:
-            return self._login.renew(self._version)
+            if not self._login.renew(self._version):
+                return False
+            self._connect_anew()
+            return True
         except ConfigError as error:
             text = f"the credentials have expired, and new ones can't be read: {error.message}"
             raise CredentialsRefused(text, remedy=error.remedy) from error
@@ -315,31 +331,22 @@ class ApiClient:
         return error
 
 
-def _configuration(context: KubeconfigContext, server: str) -> Configuration:
-    """The settings of connections to one server of a context, as the kubernetes package reads them."""
-    configuration = Configuration()
-    # Only certificates: the package would add the token by a hook that resets the host, and run plugins without limit.
-    user = {key: value for key, value in context.user.items() if key.startswith("client-")}
-    content = {
-        "current-context": "it",
-        "clusters": [{"name": "it", "cluster": dict(context.cluster)}],
-        "users": [{"name": "it", "user": user}],
-        "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
-    }
-    try:
-        load_kube_config_from_dict(content, client_configuration=configuration, persist_config=False)  # type: ignore[no-untyped-call]
-        proxy = context.proxy(server)
-    except (ConfigException, OSError, ValueError) as error:
-        raise ConfigError(
-            f"{context.kubeconfig}: {error}", remedy="Check the file and the name of the context."
-        ) from error
-    configuration.proxy = proxy.url if proxy else None
-    configuration.no_proxy = None
-    if proxy and proxy.authorization:
-        configuration.proxy_headers = {"proxy-authorization": proxy.authorization}
+def _connections(context: KubeconfigContext, server: str, tls: ssl.SSLContext | None) -> urllib3.PoolManager:
+    """Connections to one server of a context. Raises ConfigError."""
+    proxy = context.proxy(server)
+    configuration = Configuration(host=server)
     # Otherwise urllib3 would repeat each request three times, uncounted.
     configuration.retries = False
-    return configuration
+    # Also where there is none: the package has looked at the environment, by rules that aren't kubectl's.
+    configuration.proxy, configuration.no_proxy = proxy.url if proxy else None, None
+    if proxy and proxy.authorization:
+        configuration.proxy_headers = {"proxy-authorization": proxy.authorization}
+    if name := context.cluster.get("tls-server-name"):
+        configuration.tls_server_name = str(name)
+    pool = RESTClientObject(configuration).pool_manager
+    # Not the package's CAs beside it: before version 36 it adds Mozilla's where its configuration names none.
+    pool.connection_pool_kw |= {"ssl_context": tls, "ca_certs": None}
+    return pool
 
 
 class _CutOff(ConnectionError):

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
 import contextlib
 import ssl
-import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
+from upgrader.config.client_tls import client_tls
 from upgrader.config.kubeconfig import KubeconfigContext, Login
 from upgrader.config.yaml_document import shown
 from upgrader.errors import ConfigError
@@ -62,7 +60,7 @@ class Credentials:
         # Plugins and files may give the same again; a new TLS context would end the kept connections.
         certificates = {**context.cluster, **_contents(context), "files": context.fingerprint}
         if certificates != self._certificates:
-            self.tls, self.tls_http2 = _tls(context, ["http/1.1"]), _tls(context, ["h2", "http/1.1"])
+            self.tls, self.tls_http2 = client_tls(context, ["http/1.1"]), client_tls(context, ["h2", "http/1.1"])
             self._certificates = certificates
         self.headers = {"Authorization": f"Bearer {token}"} if token else {}
         self.version = version
@@ -70,32 +68,3 @@ class Credentials:
 
 def _contents(context: KubeconfigContext) -> Mapping[str, Any]:
     return {key: value for key, value in context.user.items() if key.startswith("client-")}
-
-
-def _tls(context: KubeconfigContext, protocols: list[str]) -> ssl.SSLContext:
-    try:
-        with _file(context.cluster, "certificate-authority") as authority:
-            tls = ssl.create_default_context(cafile=authority)
-        # Python 3.13 requires RFC 5280's key identifiers, which kubeadm's certificates lack; all else is checked.
-        tls.verify_flags &= ~getattr(ssl, "VERIFY_X509_STRICT", 0)
-        tls.set_alpn_protocols(protocols)
-        with _file(context.user, "client-certificate") as certificate, _file(context.user, "client-key") as key:
-            if certificate is not None:
-                tls.load_cert_chain(certificate, key)
-    except (OSError, binascii.Error) as error:  # ssl.SSLError is an OSError
-        raise ConfigError(f"{shown(context.kubeconfig)}: its certificates can't be used: {error}") from error
-    return tls
-
-
-@contextlib.contextmanager
-def _file(section: Mapping[str, Any], key: str) -> Iterator[str | None]:
-    """A PEM as a file, as `ssl` reads keys from files only; inline data is in a temporary one (0600) meanwhile."""
-    if data := section.get(f"{key}-data"):
-        with tempfile.NamedTemporaryFile() as file:
-            file.write(base64.b64decode(data, validate=True))
-            file.flush()
-            yield file.name
-    elif path := section.get(key):
-        yield str(path)
-    else:
-        yield None
