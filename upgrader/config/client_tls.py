@@ -40,18 +40,20 @@ def client_tls(context: KubeconfigContext, protocols: Sequence[str]) -> ssl.SSLC
     tls.verify_flags &= ~ssl.VERIFY_X509_STRICT
     tls.hostname_checks_common_name = False  # as Kubernetes' own clients
     tls.set_alpn_protocols(protocols)
-    _load_pair(tls, context.kubeconfig, context.user)
+    _load_pair(tls, context.kubeconfig, context.user, context.user)
     return tls
 
 
-def check_pair(kubeconfig: Path, user: Mapping[str, Any]) -> None:
-    """Raise ConfigError for a client certificate and a key that aren't each other's."""
-    _load_pair(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), kubeconfig, user)
+def check_pair(kubeconfig: Path, user: Mapping[str, Any], copied: Mapping[str, Any]) -> None:
+    """Raise ConfigError for a client certificate that can't be used with its key; `copied` has the content of both, and
+    `user` what is named in the error.
+    """
+    _load_pair(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), kubeconfig, user, copied)
 
 
-def _load_pair(tls: ssl.SSLContext, kubeconfig: Path, user: Mapping[str, Any]) -> None:
+def _load_pair(tls: ssl.SSLContext, kubeconfig: Path, user: Mapping[str, Any], content: Mapping[str, Any]) -> None:
     try:
-        with _file(user, _CERTIFICATE) as certificate, _file(user, _KEY) as key:
+        with _file(content, _CERTIFICATE) as certificate, _file(content, _KEY) as key:
             if certificate is not None:
                 tls.load_cert_chain(certificate, key, password=_no_password)
     except (OSError, ValueError) as error:

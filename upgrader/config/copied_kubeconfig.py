@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from upgrader.config.client_tls import check_pair
 from upgrader.config.exec_variables import check_exec_variables
 from upgrader.config.kubeconfig import refuse_unsupported
 from upgrader.config.kubeconfig_context import find_context
@@ -68,6 +69,7 @@ def read_used(settings: Settings, environ: Mapping[str, str], commands: Collecti
     if authority := files.content(cluster, _CA):
         server[f"{_CA}-data"] = authority
     given: dict[str, Any] = {f"{key}-data": data for key in _CERTIFICATE if (data := files.content(user, key))}
+    check_pair(path, user, given)  # else half of a renewed pair would be what a run has, until the next copy is made
     plugin = _plugin(path, user, commands)
     if token := files.token(user):
         given["token"] = token
@@ -122,10 +124,14 @@ class _Files:
     inside: tuple[Path, ...]
 
     def content(self, section: Mapping[str, Any], key: str) -> str:
-        """Base64 of certificates or a key: of the file, or else as it is; "" where there is none."""
+        """Base64 of certificates or a key: as it is, or else of the file, as for all else that reads it; "" where there
+        is none.
+        """
+        if data := section.get(f"{key}-data"):
+            return str(data)
         name = section.get(key)
         if not name:
-            return str(section.get(f"{key}-data") or "")
+            return ""
         content = self._read(key, name)
         try:
             text = content.decode("ascii")

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from testkit.certificates import Authority
 from testkit.fleet_folder import write_kubeconfig
 from upgrader.config.copied_kubeconfig import UsedKubeconfig, read_used
 from upgrader.config.load import load_settings
 from upgrader.errors import ConfigError
 
-PEM = "-----BEGIN CERTIFICATE-----\nQQ==\n-----END CERTIFICATE-----\n"
 EXEC = {"apiVersion": "client.authentication.k8s.io/v1", "command": "aws", "args": ["a"]}
 
 
@@ -35,6 +35,12 @@ def used(folder: Path, *commands: str, **user: Any) -> UsedKubeconfig:
 def user_of(found: UsedKubeconfig) -> dict[str, Any]:
     user: dict[str, Any] = json.loads(found.content)["users"][0]["user"]
     return user
+
+
+def pair_of(folder: Path, name: str) -> dict[str, str]:
+    """A user's certificate and key in files."""
+    Authority(folder / "ca").issue(folder / name, name)
+    return {"client-certificate": f"{name}.pem", "client-key": f"{name}.key"}
 
 
 def test_credentials_may_change_and_nothing_else(folder: Path) -> None:
@@ -65,13 +71,33 @@ def test_a_missing_kubeconfig_is_to_be_named_in_its_folder(folder: Path) -> None
 def test_copy_has_the_content_of_files(folder: Path) -> None:
     """It names none: what they are replaced by later isn't read. A new content is another credential only."""
     (folder / "token").write_text("from a file\n")
-    (folder / "client.pem").write_text(PEM)
-    first = used(folder, tokenFile="token", **{"client-certificate": "client.pem", "client-key": "client.pem"})
-    data = base64.b64encode(PEM.encode()).decode()
-    assert user_of(first) == {"token": "from a file", "client-certificate-data": data, "client-key-data": data}
+    pair = pair_of(folder, "client")
+    first = used(folder, tokenFile="token", **pair)
+    data = {f"{key}-data": base64.b64encode((folder / name).read_bytes()).decode() for key, name in pair.items()}
+    assert user_of(first) == {"token": "from a file", **data}
     (folder / "token").write_text("rotated")
-    second = used(folder, tokenFile="token", **{"client-certificate": "client.pem", "client-key": "client.pem"})
+    second = used(folder, tokenFile="token", **pair)
     assert second.pinned == first.pinned and user_of(second)["token"] == "rotated"
+
+
+def test_copy_has_no_half_renewed_pair(folder: Path) -> None:
+    """A certificate whose key isn't replaced yet is refused: the copy before it stays in use, and Helm reads it too."""
+    pair = pair_of(folder, "client")
+    pair_of(folder, "new")
+    (folder / "client.pem").write_bytes((folder / "new.pem").read_bytes())
+    with pytest.raises(ConfigError, match=r"client\.pem\) and client-key \(client\.key\) don't belong together"):
+        used(folder, **pair)
+    (folder / "client.key").write_bytes((folder / "new.key").read_bytes())
+    used(folder, **pair)
+
+
+def test_inline_data_counts_before_a_file(folder: Path) -> None:
+    """As for everything else that reads a kubeconfig."""
+    pair = pair_of(folder, "client")
+    inline = {f"{key}-data": base64.b64encode((folder / name).read_bytes()).decode() for key, name in pair.items()}
+    pair_of(folder, "other")
+    both = {"client-certificate": "other.pem", "client-key": "other.key", **inline}
+    assert user_of(used(folder, **both)) == {"token": user_of(used(folder))["token"], **inline}
 
 
 def test_commands_are_allowed_by_name(folder: Path) -> None:
