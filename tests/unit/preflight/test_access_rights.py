@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import pytest
 
 from tests.unit.gates.builders import add_daemonset, add_deployment, add_pod, add_stateful_set, running
 from tests.unit.preflight.conftest import CONTROLLER, World
-from upgrader.errors import ApiError, ApiUnavailable
+from upgrader.errors import ApiError, ApiUnavailable, ConfigError
 from upgrader.gates.gate_catalog import GateCatalog
 from upgrader.gates.kubernetes_kinds import LEASES, NODES
 from upgrader.gates.node_return import NodeReturn
@@ -64,6 +64,23 @@ def test_credentials_that_end_during_a_run(world: World, hours: float | None, sa
     found = list(check_credentials(context))
     assert [item.id for item in found] == (["access.credentials-expiring"] if says else [])
     assert all(item.title.endswith(f"expire in {says}") and not item.blocking for item in found)
+
+
+def test_a_kubeconfig_that_is_just_being_written_is_read_again(world: World) -> None:
+    """A login that replaces it at this moment doesn't end the command; a file that stays damaged does."""
+    end, reads = world.clock.now() + timedelta(hours=1), list[bool]()
+
+    def read(written: int) -> datetime:
+        reads.append(True)
+        if len(reads) < written:
+            raise ConfigError("kubeconfig:7: not YAML")
+        return end
+
+    found = list(check_credentials(replace(world.context(), credentials_end=lambda: read(2))))
+    assert [item.id for item in found] == ["access.credentials-expiring"] and len(reads) == 2
+    with pytest.raises(ConfigError, match="kubeconfig:7"):
+        list(check_credentials(replace(world.context(), credentials_end=lambda: read(9))))
+    assert len(reads) == 4
 
 
 def test_missing_rights_block_the_run(world: World) -> None:
