@@ -116,6 +116,8 @@ _NOT_REACHED = (
 """How Helm and Go report an API that didn't answer, or whose answer didn't arrive; and how the API server reports that
 etcd elects a leader.
 """
+_NO_KUBECONFIG = ("tls: private key does not match public key", "error loading config file")
+"""How it reports a kubeconfig of which half is renewed, also as a cluster that is unreachable."""
 _WEBHOOK_NOT_REACHED = re.compile(
     r'failed to call webhook: (?:Post "[^"\n]*": )?.{0,160}?(?:' + "|".join(map(re.escape, _NOT_REACHED)) + ")"
 )
@@ -649,6 +651,12 @@ def _translated(subject: _Subject, text: str) -> HelmError | ApiUnavailable:
             f"{subject.name} is stuck: {cause}",
             remedy=f"If no other Helm process is changing it, run `{subject.see}`, then `helm rollback` to "
             "the last revision that is 'superseded' or 'deployed'.",
+        )
+    if any(words in cause for words in _NO_KUBECONFIG):
+        return ApiUnavailable(
+            f"Helm can't use the kubeconfig for {subject.name}: {cause}",
+            remedy="If the kubeconfig, or the client certificate that it names, is being renewed just now, try again "
+            "in a minute. Otherwise check that its client certificate and key were issued together.",
         )
     of_the_api = _WEBHOOK_NOT_REACHED.sub("", cause)
     if any(words in of_the_api for words in _NOT_REACHED):

@@ -112,6 +112,25 @@ def test_tries_come_to_an_end(helm: Callable[..., HelmAdapter], asked: Path) -> 
     assert tries(asked) == 4
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        'Kubernetes cluster unreachable: Get "https://a/version": tls: private key does not match public key',
+        'Kubernetes cluster unreachable: error loading config file "kubeconfig": yaml: line 9: could not find',
+    ],
+)
+def test_a_kubeconfig_that_is_half_renewed_is_not_an_api_that_is_away(
+    helm: Callable[..., HelmAdapter], asked: Path, words: str
+) -> None:
+    """Helm says the same of both. Reads are tried again, as that passes too; but there is nothing to recover."""
+    with pytest.raises(
+        ApiUnavailable, match=r"Helm can't use the kubeconfig for release 'web': .*unreachable"
+    ) as caught:
+        helm(words).history("web", "kube-system")
+    assert "try again in a minute" in caught.value.remedy and "recover" not in caught.value.remedy
+    assert tries(asked) == 4
+
+
 _NO_WEBHOOK = (
     'server-side apply failed: Internal error occurred: failed calling webhook "x.example.com": failed to call '
     'webhook: Post "https://x.x.svc:443/x?timeout=10s": dial tcp 10.0.0.1:443: connect: connection refused && '
