@@ -141,7 +141,14 @@ class GateFailed(StepFailed):
 
 
 class ApiLost(StepFailed):
-    """The API was unreachable for too long while a run waited for a step or its gates."""
+    """The API was unreachable for too long while a run waited for a step or its gates.
+
+    `credentials`: it answered, and didn't accept those of the kubeconfig.
+    """
+
+    def __init__(self, message: str, *, remedy: str = "", credentials: bool = False) -> None:
+        super().__init__(message, remedy=remedy)
+        self.credentials = credentials
 
 
 class RollbackStalled(StepFailed):

@@ -420,6 +420,13 @@ class Recovery(Protocol):
         """
         ...
 
+    def blames_credentials(self) -> bool:
+        """Whether an API server that refuses the kubeconfig's credentials isn't known to refuse anyone else.
+
+        Read on the controllers; changes nothing.
+        """
+        ...
+
     def replace_newer(self, since: datetime, why: str, note: Callable[[str], None]) -> bool:
         """Do the same, and replace kube-apiserver's own pods that were created since then, whatever they answer; by
         this machine's clock.

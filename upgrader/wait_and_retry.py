@@ -7,7 +7,7 @@ from http import HTTPStatus
 from math import inf
 from typing import TypeVar
 
-from upgrader.errors import ApiError, ApiUnavailable, HostSilent, HostUnreachable
+from upgrader.errors import ApiError, ApiUnavailable, CredentialsRefused, HostSilent, HostUnreachable
 from upgrader.ports import Clock
 
 __all__ = ["HOST_POLL_SECONDS", "HOST_RETURNS_SECONDS", "may_be_repeated", "retry", "wait_for_hosts", "wait_until"]
@@ -19,6 +19,9 @@ HOST_RETURNS_SECONDS = 300.0
 HOST_POLL_SECONDS = 5.0
 
 _MOMENT_SECONDS = 3.0
+
+_REFUSED_SECONDS = 30.0
+"""How long credentials must be refused, without another answer between: an API server that starts may refuse them."""
 
 
 def wait_until(
@@ -34,14 +37,21 @@ def wait_until(
 
     Returns "", or what was missing at the end: the caller decides what that means. Asks at least once. An API that
     doesn't answer, or refuses, is one more thing that is missing: what it would have answered is unknown. `note` is
-    told once for `what` it waits, and how long at most, unless that is over in a moment.
+    told once for `what` it waits, and how long at most, unless that is over in a moment. Raises CredentialsRefused
+    where the API refuses the credentials for half a minute: it would for the rest of the time, too.
     """
-    began, told = clock.monotonic(), False
+    began, told, accepted = clock.monotonic(), False, clock.monotonic()
     while True:
         try:
             still = missing()
+            accepted = clock.monotonic()
+        except CredentialsRefused as error:
+            still = error.message or "the API server gave no reason"
+            if clock.monotonic() >= accepted + _REFUSED_SECONDS:
+                raise
         except ApiError as error:
             still = error.message or "the API server gave no reason"
+            accepted = clock.monotonic()
         if not still or clock.monotonic() >= began + seconds:
             return still
         if not told and clock.monotonic() >= began + _MOMENT_SECONDS:

@@ -30,6 +30,8 @@ class FakeKube:
     def __init__(self) -> None:
         self.unavailable = False
         """While true, every call raises ApiUnavailable."""
+        self.refuses_all: ApiError | None = None
+        """What each request is answered with, as where credentials have ended."""
         self.raw_answers: dict[str, RawAnswer | Iterator[RawAnswer]] = {}
         """Path, or server and path → the answer, an error to raise, or an iterator of those."""
         self.log_texts: dict[tuple[str, str, bool], str] = {}
@@ -336,6 +338,8 @@ class FakeKube:
     def _reach(self, what: str) -> None:
         if self.unavailable:
             raise ApiUnavailable(f"the API server did not answer: Connection refused ({what})")
+        if self.refuses_all is not None:
+            raise self.refuses_all
 
     def _store(self, kind: Kind, manifest: dict[str, Any], namespace: str) -> KubeObject:
         key = self._key(kind, manifest["metadata"]["name"], namespace)

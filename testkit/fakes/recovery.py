@@ -23,6 +23,12 @@ class FakeRecovery:
         self.newer = True
         """Whether there are such pods."""
 
+        self.credentials = False
+        """Whether the kubeconfig's credentials alone are to blame for a refusal."""
+
+    def blames_credentials(self) -> bool:
+        return self.credentials
+
     def bring_api_back(self, note: Callable[[str], None]) -> None:
         self.calls += 1
         note("examining the controllers")

@@ -10,7 +10,7 @@ import pytest
 
 import upgrader
 from testkit.fakes.clock import FakeClock
-from upgrader.errors import ApiUnavailable
+from upgrader.errors import ApiUnavailable, CredentialsRefused
 from upgrader.wait_and_retry import retry, wait_until
 
 
@@ -110,6 +110,31 @@ def test_a_wait_is_told_once_unless_it_is_over_in_a_moment(over_at: float, told:
 
     wait_until(clock, missing, seconds=60, what="the pods", note=notes.append)
     assert notes == told
+
+
+def test_credentials_that_are_refused_for_long_are_not_waited_for() -> None:
+    """An hour of the same answer wouldn't change it; a server that starts may refuse for some seconds."""
+    clock = FakeClock()
+
+    def missing() -> str:
+        raise CredentialsRefused("HTTP 401")
+
+    with pytest.raises(CredentialsRefused):
+        wait_until(clock, missing, seconds=3600)
+    assert clock.monotonic() == 30
+    assert wait_until(clock, missing, seconds=20) == "HTTP 401"
+
+
+def test_a_refusal_between_other_answers_is_waited_out() -> None:
+    """One of several instances refuses: what the others answer counts."""
+    clock = FakeClock()
+
+    def missing() -> str:
+        if clock.monotonic() % 2:
+            raise CredentialsRefused("HTTP 401")
+        return "" if clock.monotonic() >= 100 else "not yet"
+
+    assert wait_until(clock, missing, seconds=3600) == "" and clock.monotonic() == 100
 
 
 @pytest.mark.parametrize("folder", ["adopt", "certificates", "steps/etcd"])

@@ -14,6 +14,7 @@ import ssl
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from http import HTTPStatus
 from io import BytesIO
 from itertools import count
@@ -27,7 +28,9 @@ from kubernetes.client.rest import RESTClientObject
 
 from upgrader.adapters.foreign_answers import is_foreign, not_kubernetes
 from upgrader.config.client_tls import client_tls
+from upgrader.config.credentials_end import credentials_end
 from upgrader.config.kubeconfig import KubeconfigContext, Login
+from upgrader.config.yaml_document import shown
 from upgrader.contract.json_list import LARGEST_OBJECT_BYTES, JsonList, ObjectTooLarge
 from upgrader.errors import ApiError, ApiUnavailable, ConfigError, CredentialsRefused
 from upgrader.ports import Clock
@@ -279,8 +282,23 @@ class ApiClient:
             self._connect_anew()
             return True
         except ConfigError as error:
-            text = f"the credentials have expired, and new ones can't be read: {error.message}"
+            text = (
+                f"the API server at {self._server} answered with HTTP 401: the credentials have expired, and new ones "
+                f"can't be read: {error.message}"
+            )
             raise CredentialsRefused(text, remedy=error.remedy) from error
+
+    def _whose(self) -> str:
+        """Whose credentials were refused, and when they ended, where they say it themselves."""
+        context = self._login.current
+        named = f"credentials of user '{context.login}' in {shown(context.kubeconfig)}"
+        try:
+            ended = credentials_end(context.kubeconfig, self._login.context)
+        except ConfigError:
+            ended = None
+        if ended is None and context.expires is not None:
+            ended = datetime.fromtimestamp(context.expires, UTC)
+        return f"{named}, expired at {ended:%Y-%m-%d %H:%M} UTC" if ended and ended <= self._clock.now() else named
 
     def _unavailable(self, request: ApiRequest, error: Exception, tries: int) -> ApiUnavailable:
         host = self._server
@@ -322,9 +340,10 @@ class ApiClient:
             404: _NOT_SERVED if "page not found" in message else "",
         }.get(status, "")
         kind = CredentialsRefused if status == 401 else ApiError
-        error = kind(
-            f"the API server at {host} refused '{request.what}': HTTP {status} {message}".rstrip(), remedy=remedy
-        )
+        text = f"the API server at {host} refused '{request.what}': HTTP {status} {message}".rstrip()
+        if status == HTTPStatus.UNAUTHORIZED and not self._token:
+            text += f" ({self._whose()})"
+        error = kind(text, remedy=remedy)
         error.status = status
         if error.lacks_right:
             error.remedy = "The kubeconfig's user lacks this permission: upgrader needs cluster-admin."

@@ -50,6 +50,8 @@ class KubeconfigContext:
     from_plugin: bool = False
     fingerprint: str = ""
     """Of the certificates and keys that are in files."""
+    login: str = ""
+    """The name of the user, as the kubeconfig has it."""
 
     def proxy(self, server: str = "") -> Proxy | None:
         """The proxy to the API server, or to another address of it. Raises ConfigError."""
@@ -74,7 +76,9 @@ def read_kubeconfig(kubeconfig: Path, context: str = "") -> KubeconfigContext:
     KNOWN.learn(secrets_in(user))
     server = str(cluster.get("server", "")).rstrip("/")
     files = _fingerprint(kubeconfig, cluster, user)
-    return KubeconfigContext(kubeconfig, server, cluster, user, expires, from_plugin, files)
+    return KubeconfigContext(
+        kubeconfig, server, cluster, user, expires, from_plugin, files, str(chosen.get("user") or "")
+    )
 
 
 def refuse_unsupported(kubeconfig: Path, cluster: Mapping[str, Any], user: Mapping[str, Any]) -> None:
@@ -97,7 +101,7 @@ class Login:
 
     def __init__(self, kubeconfig: Path, context: str, *, now: Callable[[], float] = time.time) -> None:
         """`now` gives seconds since 1970. Raises ConfigError."""
-        self._kubeconfig, self._context, self._now = kubeconfig, context, now
+        self._kubeconfig, self.context, self._now = kubeconfig, context, now
         self._lock = threading.Lock()
         self._renewed_at: float | None = None
         self._read_at = now()
@@ -138,7 +142,7 @@ class Login:
 
     def _read(self) -> None:
         self._read_at = self._now()
-        found = read_kubeconfig(self._kubeconfig, self._context)
+        found = read_kubeconfig(self._kubeconfig, self.context)
         if found != self.current:
             self.current = found
             self.version += 1

@@ -102,4 +102,5 @@ class ApiAbsence:
                 f"the API server answers, but rejects requests that a rollback needs: {found.text}",
                 remedy="Compare its configuration with the previous revision: helm get values kube-apiserver -n "
                 "kube-system.",
+                credentials=found.credentials,
             )

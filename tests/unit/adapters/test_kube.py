@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import socket
 import subprocess
@@ -16,7 +17,7 @@ from testkit.memory import TracedMemory
 from tests.unit.adapters.conftest import ScriptedServer, write_kubeconfig
 from upgrader.adapters import paging
 from upgrader.adapters.kube import KubeAdapter
-from upgrader.errors import ApiError, ApiUnavailable, ConfigError
+from upgrader.errors import ApiError, ApiUnavailable, ConfigError, CredentialsRefused
 from upgrader.ports import Kind
 
 PODS = Kind("v1", "pods")
@@ -409,6 +410,23 @@ def test_refused_credentials_are_not_sent_twice(kube: KubeAdapter, server: Scrip
     with pytest.raises(ApiError) as caught:
         kube.list(PODS)
     assert (caught.value.status, len(server.asked)) == (401, 1)
+
+
+@pytest.mark.parametrize(
+    ("ends_after", "said"), [(3600, "credentials of user 'me' in "), (-3600, "expired at 2025-12-31 23:00 UTC")]
+)
+def test_a_401_says_whose_credentials_are_refused(
+    tmp_path: Path, server: ScriptedServer, clock: FakeClock, ends_after: int, said: str
+) -> None:
+    """The file and its user, and when they ended if they say so: that is what has to be renewed."""
+    claims = json.dumps({"exp": clock.now().timestamp() + ends_after}).encode()
+    token = f"e30.{base64.urlsafe_b64encode(claims).decode().rstrip('=')}.c2ln"
+    path = write_kubeconfig(tmp_path, {"server": server.url}, {"token": token})
+    server.answers(401)
+    with pytest.raises(CredentialsRefused, match=r"refused 'list pods': HTTP 401") as caught:
+        KubeAdapter(path, clock=clock).list(PODS)
+    assert said in caught.value.message and str(path) in caught.value.message
+    assert ("expired at" in caught.value.message) is (ends_after < 0)
 
 
 def test_an_unreadable_renewal_is_no_reason_to_crash(tmp_path: Path, server: ScriptedServer, clock: FakeClock) -> None:

@@ -12,7 +12,17 @@ from tests.unit.engine.conftest import Bench, ScriptedGate, ScriptedStep, run
 from upgrader.engine.execution.runner import UNDO_ATTEMPTS, RunResult
 from upgrader.engine.state.event_fold import follow
 from upgrader.engine.state.run_state import RunState
-from upgrader.errors import ApiError, ApiLost, ApiUnavailable, HelmError, HelmUnfinished, RollbackFailed, StepFailed
+from upgrader.errors import (
+    ApiError,
+    ApiLost,
+    ApiUnavailable,
+    CredentialsRefused,
+    HelmError,
+    HelmUnfinished,
+    RollbackFailed,
+    StepFailed,
+    UpgraderError,
+)
 from upgrader.model.event import (
     Note,
     RecoveryEnded,
@@ -698,3 +708,69 @@ def test_no_step_begins_or_goes_back_under_a_lost_lock(bench: Bench, fails: bool
     result = run(runner, bench.step("a", on_apply=lose, apply_error=error), bench.step("b"))
     assert result.outcome == "interrupted" and "other@laptop" in result.reason
     assert bench.diary == ["apply a"]
+
+
+REFUSED = "the API server at https://api refused 'get /readyz': HTTP 401 Unauthorized: user 'ann' of /home/ann/config"
+
+
+def end_credentials(bench: Bench) -> None:
+    """From now on, the API server refuses the kubeconfig's credentials, and no other client."""
+    bench.kube.refuses_all = CredentialsRefused(REFUSED)
+    bench.recovery.credentials = True
+
+
+def stopped_for_credentials(bench: Bench, result: RunResult) -> None:
+    """Asserts that the run stopped as it was, and says why and what to do."""
+    assert result.outcome == "interrupted" and REFUSED in result.reason
+    assert "`upgrader resume`" in result.remedy
+    assert bench.recovery.calls == 0
+    assert not any(isinstance(event, RecoveryStarted) for event in bench.recorder.events)
+
+
+@pytest.mark.parametrize("why", [StepFailed("no answer in time"), HelmError("Unauthorized"), CredentialsRefused("401")])
+def test_credentials_that_end_during_a_change_undo_nothing(bench: Bench, why: UpgraderError) -> None:
+    """The API works: nobody is served better by a rollback, and none would be accepted. The run is resumed."""
+    result = run(bench.runner(), bench.step("a", apply_error=why, on_apply=lambda: end_credentials(bench)))
+    stopped_for_credentials(bench, result)
+    assert bench.diary == ["apply a"]
+    assert not any(isinstance(event, StepEnded) for event in bench.recorder.events)
+
+
+@pytest.mark.parametrize("patience_seconds", [60.0, inf])
+def test_credentials_that_end_while_gates_are_checked_undo_nothing(bench: Bench, patience_seconds: float) -> None:
+    """What a gate can't see is unknown, and an API server that refuses one user is not an API that is down."""
+    gate = ScriptedGate("g", last=unknown(REFUSED))
+    step = bench.step("a", gate, on_apply=lambda: end_credentials(bench))
+    stopped_for_credentials(bench, run(bench.runner(patience_seconds=patience_seconds), step))
+    assert bench.diary == ["apply a"]
+
+
+def test_credentials_that_end_during_a_rollback_leave_it_to_be_resumed(bench: Bench) -> None:
+    """The undo was begun, and isn't over: it is repeated with other credentials, not given up."""
+    undo_error = HelmError("Unauthorized")
+    step = bench.step("a", apply_error=StepFailed("bad"), undo_error=undo_error, on_undo=lambda: end_credentials(bench))
+    stopped_for_credentials(bench, run(bench.runner(), step))
+    assert bench.diary == ["apply a", "undo a to 1"]
+    assert not any(isinstance(event, UndoEnded) for event in bench.recorder.events)
+
+
+def test_an_api_that_refuses_the_cluster_too_is_recovered(bench: Bench) -> None:
+    """A wrong client CA refuses the operator's credentials as well: that one is a fault of the step."""
+
+    def wrong() -> None:
+        end_credentials(bench)
+        bench.recovery.credentials = False
+
+    step = bench.step("a", apply_error=StepFailed("bad CA"), on_apply=wrong)
+    run(bench.runner(), step)
+    assert bench.recovery.calls == 1
+
+
+def test_one_refusal_does_not_end_a_run(bench: Bench) -> None:
+    """Of several instances behind an address one may be starting, or wrong: only what is refused again and again is
+    the credentials' fault.
+    """
+    answers: list[str | Exception] = [CredentialsRefused(REFUSED), *["ok"] * 9]
+    bench.kube.raw_answers["/readyz"] = iter(answers)
+    bench.recovery.credentials = True
+    assert run(bench.runner(), bench.step("a", apply_error=StepFailed("bad flag"))).outcome == "rolled-back"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from testkit.fakes.clock import FakeClock
 from testkit.fakes.hosts import FakeHosts
 from testkit.fakes.kube import FakeKube
 from tests.unit.recover.controllers import NOW, controller, generation
@@ -16,6 +17,7 @@ from upgrader.onhost.sending.host_facts import Client, Container, Examined, Host
 from upgrader.recover.diagnosis import examiner
 from upgrader.recover.diagnosis.diagnose import diagnose
 from upgrader.recover.diagnosis.wrong_api import ApiSeen, refused_clients, wrong_finding
+from upgrader.recover.restoring.api_recovery import ApiRecovery
 
 POD = "the token of kube-system/coredns-1"
 OTHER_POD = "the token of kube-system/kube-proxy-1"
@@ -131,6 +133,35 @@ def test_refused_credentials_alone_are_the_operators_matter() -> None:
     assert (seen.wrong, seen.serves, seen.healthy) == ("", False, False)
     assert "HTTP 401" in seen.blocked
     assert [finding.id for finding in seen.findings] == ["api.credentials"]
+    assert seen.blames_credentials
+
+
+@pytest.mark.parametrize(
+    ("controller", "api"),
+    [
+        (facts(("kubelet", 401)), ApiSeen(True, "ok", "HTTP 401", credentials=True)),  # it refuses the cluster, too
+        (facts(("kubelet", 200)), ApiSeen(True, "ok", "apps/v1: HTTP 404")),
+        (facts(("kubelet", 200)), ApiSeen(answers=False, answer="connection refused")),
+        (facts(("kubelet", 200)), FINE),
+    ],
+    ids=["cluster-refused", "something-else", "no-answer", "accepted"],
+)
+def test_credentials_are_not_blamed_for_what_has_other_causes(controller: HostFacts, api: ApiSeen) -> None:
+    """A run that stops for its credentials leaves the API as it is, so nothing else may be wrong with it."""
+    assert not diagnose([Examined(HOST, controller)], api).blames_credentials
+
+
+@pytest.mark.parametrize("later_wrong", [False, True])
+def test_several_examinations_must_blame_the_credentials(*, later_wrong: bool) -> None:
+    """An instance that is wrong may only be starting while the first examination is made."""
+    refused = ApiSeen(True, "ok", "HTTP 401", credentials=True)
+    first = diagnose([Examined(HOST, facts(("kubelet", 200)))], refused)
+    second = diagnose([Examined(HOST, facts(("kubelet", 401)))], refused)
+    seen = iter([first, second if later_wrong else first, first])
+    found = ApiRecovery(
+        lambda: next(seen), machines=lambda: first, hosts=FakeHosts(), kube=FakeKube(), clock=FakeClock()
+    )
+    assert found.blames_credentials() is not later_wrong
 
 
 def test_api_that_lacks_what_helm_needs_is_wrong() -> None:

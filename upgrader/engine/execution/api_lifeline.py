@@ -6,9 +6,9 @@ from collections.abc import Callable
 from datetime import datetime
 from math import isfinite
 
-from upgrader.errors import RollbackFailed, UpgraderError
+from upgrader.errors import ApiError, CredentialsRefused, Interrupted, RollbackFailed, UpgraderError
 from upgrader.gates.api_absence import api_problem
-from upgrader.gates.rollback_needs import Refusal, lasting_refusal, refusal
+from upgrader.gates.rollback_needs import REFUSALS, Refusal, lasting_refusal, refusal
 from upgrader.model.event import Note, RecoveryEnded, RecoveryStarted
 from upgrader.ports import Clock, Kube, Recovery, Reporter
 from upgrader.wait_and_retry import wait_until
@@ -18,12 +18,19 @@ __all__ = ["API_RETURNS_SECONDS", "ApiLifeline"]
 API_RETURNS_SECONDS = 300.0
 """How long to wait for an API without recovering it: a rebooting controller needs about one minute."""
 
+_REFUSED_PAUSE_SECONDS = 1.0
+
 _EXAMINE_SECONDS = 6.0
 """Pause between two examinations of the controllers while an undo waits: each is a login to every controller."""
 
 _REMEDY = (
     "Restore the API (upgrader recover; or check kubelet, etcd and the kube-apiserver container's log on the "
     "controllers), then run the same command again."
+)
+
+_RENEW = (
+    "Renew the credentials: log in again, or get a new kubeconfig (on a controller: /etc/kubernetes/admin.conf). Then "
+    "run `upgrader resume`: it continues this run."
 )
 
 
@@ -71,7 +78,8 @@ class ApiLifeline:
         """Return once the API is ready, and accepts what a rollback needs.
 
         `overdue` means that the run has waited long enough already. `release` names a Helm release in kube-system that
-        is known to be installed. Raises RollbackFailed when the API doesn't become ready, or can't be recovered.
+        is known to be installed. Raises RollbackFailed when the API doesn't become ready, or can't be recovered, and
+        Interrupted where only the credentials are at fault.
         """
         refused = self._refused(release)
         if refused is None:
@@ -79,10 +87,35 @@ class ApiLifeline:
             refused = self._refused(release)
         if refused is None:
             return
+        if refused.credentials:
+            self.check_credentials()
         problem = f"the API server answers, but rejects requests that a rollback needs: {refused.text}"
         if not self.recovers:
             raise RollbackFailed(problem, remedy=_REMEDY)
         self._recover(problem, self._bring_back)
+
+    def check_credentials(self) -> None:
+        """Raise Interrupted where the API server works, and refuses the kubeconfig's credentials time after time.
+
+        No rollback would be accepted, and there is nothing to recover: the run is continued with other credentials.
+        """
+        for attempt in range(REFUSALS):
+            if attempt:
+                self._clock.sleep(_REFUSED_PAUSE_SECONDS)
+                self._kube.reconnect()  # another instance may accept them
+            try:
+                self._kube.raw("/readyz")
+                return
+            except CredentialsRefused as error:
+                refused = error
+            except ApiError:
+                return
+        if self._recovery.blames_credentials():
+            raise Interrupted(
+                "the API server answers, but no longer accepts the run's credentials. Nothing is rolled back or "
+                f"recovered because of that: the run can continue once they are renewed. {refused.message}",
+                remedy=_RENEW,
+            )
 
     def replace_wrong(self, refused: str) -> bool:
         """Replace the instances that the controllers themselves know to be wrong, if any, after an undo was `refused`.
@@ -92,6 +125,7 @@ class ApiLifeline:
         """
         if not self.recovers:
             return False
+        self.check_credentials()
         try:
             self._recover(f"an API server rejected the rollback: {refused}", self._bring_back)
         except RollbackFailed:

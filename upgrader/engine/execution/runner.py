@@ -263,6 +263,8 @@ class Runner:
             raise  # an undo would revert a change that isn't this run's, or that another process works on
         except UpgraderError as error:
             self._overdue = isinstance(error, ApiLost)
+            if not _is_silence(error):
+                self._lifeline.check_credentials()
             spent = self._clock.monotonic() - began
             others = None if self._overdue else self._replaced(item)
             if others is not None and others.message != error.message:  # that is the cause
@@ -359,6 +361,8 @@ class Runner:
             left = self._continuity.left_failing() if self._continuity is not None else None
             self._emit(UndoEnded(name, True, spent, left.reason if left else "", left.remedy if left else ""))
         else:
+            if not _is_silence(failure):
+                self._lifeline.check_credentials()
             self._emit(UndoEnded(name, False, spent, failure.message, failure.remedy))
 
     def _roll_back(
@@ -389,6 +393,8 @@ class Runner:
                 just_replaced = False
                 if attempt or item.undo_needs_api:
                     self._lifeline.secure(overdue=self._overdue, release=_installed(point))
+            except Interrupted:
+                raise
             except UpgraderError as error:
                 return error
             self._stop.check(safe=False)
@@ -528,6 +534,11 @@ class Runner:
 def _installed(point: RestorePoint) -> str:
     """The release in kube-system that was there before the step, so that Helm's records of it must be there still."""
     return point.release if point.revision is not None and point.namespace == "kube-system" else ""
+
+
+def _is_silence(error: UpgraderError) -> bool:
+    """Whether the API didn't answer: then it isn't asked once more whether it accepts the credentials."""
+    return isinstance(error, ApiUnavailable) or (isinstance(error, ApiLost) and not error.credentials)
 
 
 def _safe_to_stop(before: Action) -> bool:

@@ -31,6 +31,9 @@ __all__ = ["ApiSeen", "Controller", "Diagnosis", "diagnose"]
 _BELOW = ("certificates.", "clock.", "disk.", "etcd.", "runtime.")
 """What kube-apiserver stands on: where that fails, what it answers proves nothing against itself."""
 
+_TRUST = ("certificates.", "clock.")
+"""What makes a right kube-apiserver refuse right credentials."""
+
 _ORDER: tuple[Severity, ...] = ("error", "unknown", "warning", "info")
 
 
@@ -81,6 +84,12 @@ class Diagnosis:
     def serves(self) -> bool:
         """Whether the API answers, refuses nothing that a recovery needs, and nothing is known against it."""
         return self.api.answers and not self.wrong and not self.api.refuses
+
+    @property
+    def blames_credentials(self) -> bool:
+        """Whether the API server refuses the caller's credentials, and nothing else is known that explains it."""
+        explained = any(f.severity == "error" and f.id.startswith(_TRUST) for f in self.findings)
+        return self.api.answers and self.api.credentials and not self.wrong and not explained
 
     @property
     def blocked(self) -> str:

@@ -83,6 +83,15 @@ class ApiRecovery:
         """See `ports.Recovery`. Units that don't run are started on every controller, also where the API answers."""
         self._bring_back(self._examine, note, _WRONG_EXAMINATIONS)
 
+    def blames_credentials(self) -> bool:
+        """See `ports.Recovery`. As many examinations in a row must agree as for a recovery that has nothing to do."""
+        for examination in range(_HOPELESS_EXAMINATIONS):
+            if examination:
+                self._clock.sleep(_WRONG_SECONDS)
+            if not self._examine().blames_credentials:
+                return False
+        return True
+
     def replace_newer(self, since: datetime, why: str, note: Callable[[str], None]) -> bool:
         """See `ports.Recovery`. What is created in their place meanwhile isn't replaced: it serves no one yet.
 
