@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from http import HTTPStatus
 from math import inf
+from textwrap import shorten
 from typing import TypeVar
 
 from upgrader.errors import ApiError, ApiUnavailable, CredentialsRefused, HostSilent, HostUnreachable
@@ -19,6 +20,7 @@ HOST_RETURNS_SECONDS = 300.0
 HOST_POLL_SECONDS = 5.0
 
 _MOMENT_SECONDS = 3.0
+_TOLD_CHARACTERS = 300
 
 _REFUSED_SECONDS = 30.0
 """How long credentials must be refused, without another answer between: an API server that starts may refuse them."""
@@ -56,7 +58,8 @@ def wait_until(
             return still
         if not told and clock.monotonic() >= began + _MOMENT_SECONDS:
             told = True
-            note(f"waiting up to {seconds:.0f} s for {what}: {still}")
+            # Of many nodes, each has its own reason.
+            note(f"waiting up to {seconds:.0f} s for {what}: {shorten(still, _TOLD_CHARACTERS, placeholder=' …')}")
         clock.sleep(interval_seconds)
 
 

@@ -51,7 +51,7 @@ class ProposedRecovery:
         if not self.seen.healthy:
             return ""
         with self.front_end.busy("checking the health gates…"):
-            return recovered(self.tools)
+            return recovered(self.tools, self.front_end.doing)
 
     @property
     def needed(self) -> bool:

@@ -102,7 +102,7 @@ def hand_over(tools: RecoverTools, *, replaced_wrong: bool = False) -> PipelineS
     return PipelineStep(step, _gates(tools), ())
 
 
-def recovered(tools: RecoverTools) -> str:
+def recovered(tools: RecoverTools, note: Callable[[str], None]) -> str:
     """What is still missing until the cluster is as after a recovery; "" when nothing is.
 
     Waits only for what can't be known at once: whether the kubelets live.
@@ -114,7 +114,7 @@ def recovered(tools: RecoverTools) -> str:
         certain = any(verdict.kind is not VerdictKind.UNKNOWN for verdict in failing)
         return failing[0].reason if failing and not certain else ""
 
-    wait_until(tools.clock, unknown, seconds=_HEARTBEAT_SECONDS)
+    wait_until(tools.clock, unknown, seconds=_HEARTBEAT_SECONDS, what="the kubelets' heartbeats", note=note)
     return failing[0].reason if failing else ""
 
 

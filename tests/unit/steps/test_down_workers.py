@@ -561,10 +561,7 @@ def test_worker_that_went_down_in_the_run_is_waited_for_by_helm_as_ever(cluster:
     cluster.kube.delete(PODS, f"agent-1-{DOWN}", NAMESPACE)
     step.undo(RestorePoint("app", NAMESPACE, 1), cluster.notes.append)
     assert cluster.helm.calls[-1] == "rollback app 1 without waiting"
-    assert (
-        f"{DOWN} is down: instead of Helm, this step waits for the other pods of release app"
-        in cluster.notes[-2] + cluster.notes[-1]
-    )
+    assert f"{DOWN} is down: instead of Helm, this step waits for the other pods of release app" in cluster.notes
 
 
 def test_undo_is_waited_for_without_it(cluster: Cluster) -> None:
@@ -619,7 +616,7 @@ def test_refusal_to_delete_is_told_once(cluster: Cluster) -> None:
     step = replace(cluster.step(), watcher=Watch).watched(sync)
     with pytest.raises(StepFailed):
         applied(cluster, step, cluster.change)
-    assert [note for note in cluster.notes if "cannot delete pods" in note] == cluster.notes[-1:]
+    assert len([note for note in cluster.notes if "cannot delete pods" in note]) == 1
 
 
 @pytest.mark.parametrize("status", [409, 422, 429, 500])

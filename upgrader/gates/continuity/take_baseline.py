@@ -93,7 +93,7 @@ def take_baseline(
         taking.missing.append(NotCompared("a token of a new Secret", signed.reason))
         taking.read("the removal of that Secret", token.remove)
     clients = summarize(first, taking.metrics(kube, first))
-    leases, still = _renewed(kube, clock, leases)
+    leases, still = _renewed(kube, clock, leases, note)
     taking.missing += [NotCompared(f"Lease {name}", "no process renews it") for name in still]
     taken = Baseline(
         version=version,
@@ -126,7 +126,9 @@ def with_new_sentinel(kube: Kube, taken: Baseline) -> Baseline:
     return _proven(kube, renewed if sentinel.digest else replace(renewed, new_workload=False, signed_token=False))
 
 
-def _renewed(kube: Kube, clock: Clock, leases: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
+def _renewed(
+    kube: Kube, clock: Clock, leases: Mapping[str, str], note: Callable[[str], None]
+) -> tuple[dict[str, str], tuple[str, ...]]:
     """The Leases that are renewed, and the others: without leader election, one of former times still has a holder."""
     seen: dict[str, str] = {}
 
@@ -134,7 +136,8 @@ def _renewed(kube: Kube, clock: Clock, leases: Mapping[str, str]) -> tuple[dict[
         seen.update((name, time) for name, time in held_leases(kube)[0].items() if leases.get(name, time) != time)
         return ", ".join(leases.keys() - seen.keys())
 
-    wait_until(clock, waits, seconds=_LEASE_SECONDS, interval_seconds=1.0)
+    what = "the controllers' Leases to be renewed, before the first step"
+    wait_until(clock, waits, seconds=_LEASE_SECONDS, interval_seconds=1.0, what=what, note=note)
     return {name: leases[name] for name in leases if name in seen}, tuple(sorted(leases.keys() - seen.keys()))
 
 

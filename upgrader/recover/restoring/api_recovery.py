@@ -151,7 +151,9 @@ class ApiRecovery:
                 raise _failed(diagnosis, attempts, self._clock.monotonic() - began)
             if wrong:
                 self._clock.sleep(_WRONG_SECONDS)
-            elif self._answers_soon() and not replaced.pods:
+                continue
+            notes.add(f"waiting up to {API_SECONDS:.0f} s for the API to answer")
+            if self._answers_soon() and not replaced.pods:
                 note(f"the API server answers again, {self._clock.monotonic() - began:.0f} s after the first check")
                 return
 

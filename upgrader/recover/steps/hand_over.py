@@ -90,7 +90,14 @@ class HandOverStep:
                 remedy=f"See: helm get manifest {_RELEASE} -n {_NAMESPACE}",
             )
         watch = _Watch(self, workload.ref, note)
-        still = wait_until(self.clock, watch.missing, seconds=HAND_OVER_SECONDS, interval_seconds=2.0)
+        still = wait_until(
+            self.clock,
+            watch.missing,
+            seconds=HAND_OVER_SECONDS,
+            interval_seconds=2.0,
+            what="kube-apiserver's own pods to take over",
+            note=note,
+        )
         if still:
             raise StepFailed(
                 f"kube-apiserver's own pods did not take over within {HAND_OVER_SECONDS:.0f} s: {still}",
@@ -208,7 +215,8 @@ class _Watch:
         )
         HostActions(step.hosts).deactivate(host, _MANIFEST_PATH)
         # The standby pod serves until the kubelet has ended it, so that the first good answers may still be its own.
-        still = wait_until(step.clock, self._own_pod_missing(node), seconds=PORT_SECONDS)
+        what = f"kube-apiserver's own pod on {node} to serve"
+        still = wait_until(step.clock, self._own_pod_missing(node), seconds=PORT_SECONDS, what=what, note=self.note)
         if not still:
             return
         self.note(f"{node}: {still}: starting the standby pod again")

@@ -100,7 +100,7 @@ class ReleaseRecoveryStep:
         self._refuse_what_others_do(newest)
         of = cache(self._rendered)
         checkpoints = read_checkpoints(self.hosts, self.examine(), note)
-        reason, guilty = self._reason(history, of, checkpoints)
+        reason, guilty = self._reason(history, of, checkpoints, note)
         if not reason:
             note(
                 f"release {RELEASE} stays at revision {newest.number}: it is healthy, or it is the checkpoint's "
@@ -141,6 +141,7 @@ class ReleaseRecoveryStep:
         history: tuple[Revision, ...],
         of: Callable[[Revision], Rendered | None],
         checkpoints: tuple[Checkpoint, ...],
+        note: Callable[[str], None],
     ) -> tuple[str, Revision | None]:
         """Why the release can't stay as it is ("" if it can), and the revision that the evidence is about."""
         newest = history[-1]
@@ -159,7 +160,7 @@ class ReleaseRecoveryStep:
         guilty = newest if unchanged and not proven else None
         if self.wrong:
             return self.wrong, guilty
-        verdict = self._evidence(workload, _SURE_CHECKS if proven else _FRESH_CHECKS)
+        verdict = self._evidence(workload, _SURE_CHECKS if proven else _FRESH_CHECKS, note)
         if verdict.kind is VerdictKind.HOLDS:
             return "", None
         # What is known to work may be slow, or wait for the port that its standby pod holds: that is the hand-over's
@@ -189,7 +190,7 @@ class ReleaseRecoveryStep:
     def _live(self, workload: Rendered) -> KubeObject | None:
         return self.kube.get(WORKLOADS[workload.ref.kind], workload.ref.name, workload.ref.namespace)
 
-    def _evidence(self, workload: Rendered, healthy_checks: int) -> Verdict:
+    def _evidence(self, workload: Rendered, healthy_checks: int, note: Callable[[str], None]) -> Verdict:
         """The workload's state: certain as soon as it is broken twice in a row, or healthy `healthy_checks` times."""
         seen: list[Verdict] = []
 
@@ -201,7 +202,8 @@ class ReleaseRecoveryStep:
             sure = bool(last) and len(last) == needed and all(verdict.kind is kind for verdict in last)
             return "" if sure else seen[-1].reason or "not checked yet"
 
-        wait_until(self.clock, unsure, seconds=EVIDENCE_SECONDS)
+        what = f"{workload.ref} to be known as healthy or broken"
+        wait_until(self.clock, unsure, seconds=EVIDENCE_SECONDS, what=what, note=note)
         return seen[-1]
 
     def _target(

@@ -106,6 +106,8 @@ class UnreachableWebhooks:
                 lambda which=which: self._still_off(which),  # type: ignore[misc]  # bound now, called in this round
                 seconds=_ANSWERS_SECONDS,
                 interval_seconds=_ASK_AGAIN_SECONDS,
+                what=f"webhook {which} to answer, so that it is switched on again",
+                note=lambda text: self._tell(Note(text)),
             )
             self._tell(WebhookSwitched(which, off=False, succeeded=not why, reason=why, remedy=_REMEDY if why else ""))
             if why:

@@ -59,9 +59,10 @@ class Detaching:
             return "; ".join(left.values())
 
         seconds = min(self.policy.deadline_seconds, _BRIEF_SECONDS if briefly else inf)
-        why = wait_until(self.clock, missing, seconds=seconds, interval_seconds=_POLL_SECONDS)
+        what = "nodes to be removed from the load balancer"
+        why = wait_until(self.clock, missing, seconds=seconds, interval_seconds=_POLL_SECONDS, what=what, note=note)
         if len(left) < len(nodes):
-            self._grace(self.policy.grace_seconds)
+            self._grace(self.policy.grace_seconds, note)
         late = f"it was not removed from the load balancer within {seconds:.0f} s"
         return {name: f"{late}, waiting for {each or why}" for name, each in left.items()}
 
@@ -81,7 +82,8 @@ class Detaching:
             return "; ".join(left.values())
 
         seconds = (self.policy or DetachPolicy()).deadline_seconds
-        why = wait_until(self.clock, missing, seconds=seconds, interval_seconds=_POLL_SECONDS)
+        what = "nodes to be added to the load balancer again"
+        why = wait_until(self.clock, missing, seconds=seconds, interval_seconds=_POLL_SECONDS, what=what, note=note)
         late = f"it was not added to the load balancer again within {seconds:.0f} s"
         return {name: f"{late}, waiting for {each or why}" for name, each in left.items()}
 
@@ -129,14 +131,22 @@ class Detaching:
     def _attaching(now: NodeNow | None) -> bool:
         return now is not None and now.mark is not None and now.mark.phase == "attach"
 
-    def _grace(self, seconds: float) -> None:
+    def _grace(self, seconds: float, note: Note) -> None:
         until = self.clock.monotonic() + seconds
 
         def missing() -> str:
             self.check()
             return "the grace period" if self.clock.monotonic() < until else ""
 
-        wait_until(self.clock, missing, seconds=seconds + _POLL_SECONDS, interval_seconds=_POLL_SECONDS)
+        what = "connections to end (detach.grace)"
+        wait_until(
+            self.clock,
+            missing,
+            seconds=seconds + _POLL_SECONDS,
+            interval_seconds=_POLL_SECONDS,
+            what=what,
+            note=note,
+        )
 
 
 def _once(note: Note) -> Note:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 
 from upgrader.errors import ApiError
+from upgrader.model.counted import counted
 from upgrader.model.first_few import first_few
 from upgrader.model.node_settings import DrainPolicy
 from upgrader.ports import Clock, Kube
@@ -113,7 +114,8 @@ class _Rounds:
                     self.note(f"{name}: drained")
             return "; ".join(left.values())
 
-        wait_until(drain.clock, missing, seconds=seconds, interval_seconds=_POLL_SECONDS)
+        what = f"{counted(len(nodes), 'node')} to be drained"
+        wait_until(drain.clock, missing, seconds=seconds, interval_seconds=_POLL_SECONDS, what=what, note=self.note)
         late = f"it was not drained within {seconds:.0f} s"
         return blocked | {name: f"{late}: {self._cause(name, why)}" for name, why in left.items()}
 

@@ -46,7 +46,7 @@ class DownWorkers:
         return self._wait(manifest, namespace, lambda _: True)
 
     def after_helms_wait(
-        self, manifest: str, namespace: str, *, ran_out: bool, watch: Callable[[], None]
+        self, manifest: str, namespace: str, *, ran_out: bool, watch: Callable[[], None], note: Callable[[str], None]
     ) -> OwnWait | None:
         """The same once Helm's own wait for a rollback has failed: a worker may have died in it, under pods of any
         workload. None where no such worker is down.
@@ -61,7 +61,8 @@ class DownWorkers:
             found.extend([wait] if wait is not None and wait.lacks_pods_there else [])
             return "" if found else "no worker that is down keeps it"
 
-        wait_until(self.clock, not_yet, seconds=_TAINT_SECONDS if ran_out else 0.0)
+        what = "the API to show whether a worker died while Helm waited"
+        wait_until(self.clock, not_yet, seconds=_TAINT_SECONDS if ran_out else 0.0, what=what, note=note)
         return found[0] if found else None
 
     def lost(self) -> list[str]:
@@ -128,7 +129,7 @@ def roll_back(
             return
         except HelmError as error:
             ran_out = down.clock.monotonic() - began >= timeout_seconds
-            own = down.after_helms_wait(manifest, namespace, ran_out=ran_out, watch=watch)
+            own = down.after_helms_wait(manifest, namespace, ran_out=ran_out, watch=watch, note=note)
             if own is None:
                 raise
             note(

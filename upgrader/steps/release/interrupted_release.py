@@ -121,8 +121,8 @@ class ReleaseInspector:
         seen = busy()
         if not seen:
             return
-        note(f"{seen}: an earlier Helm process may still be working on it; waiting for it to end")
         seconds = 2 * abandoned_after(self.timeout_seconds, begun.waits if begun else 1) + _SPARE_SECONDS
+        note(f"{seen}: an earlier Helm process may still be working on it; waiting up to {seconds:.0f} s for it to end")
         still = wait_until(self.clock, busy, seconds=seconds, interval_seconds=_POLL_SECONDS)
         if still:
             raise StepFailed(

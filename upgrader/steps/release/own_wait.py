@@ -57,7 +57,8 @@ class OwnWait:
                 rests_until = self.clock.monotonic() + self.every_seconds
             return lacking[0].reason if lacking else ""
 
-        still = wait_until(self.clock, still_missing, seconds=seconds)
+        what = f"the pods that don't run on {first_few(sorted(down))}"
+        still = wait_until(self.clock, still_missing, seconds=seconds, what=what, note=note)
         if still:
             lines = [line for verdict in lacking for line in verdict.lines()] or [still]
             lines += [f"node {name} went down in the meantime" for name in self._lost(down)]

@@ -64,7 +64,14 @@ class SurgeRemoval:
             return "; ".join(filter(None, (self._left(node, drained, note) for node in self.nodes.now())))
 
         seconds = self.nodes.planned.surge.deadline_seconds
-        left = wait_until(self.drain.clock, missing, seconds=seconds, interval_seconds=_POLL_SECONDS)
+        left = wait_until(
+            self.drain.clock,
+            missing,
+            seconds=seconds,
+            interval_seconds=_POLL_SECONDS,
+            what="surge nodes to leave the cluster",
+            note=note,
+        )
         playbook = self.nodes.planned.surge.remove.name
         return f"{left} {seconds:.0f} s after {playbook} ended" if left else ""
 
