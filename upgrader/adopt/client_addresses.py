@@ -45,6 +45,10 @@ _BOTH = "localhost"
 """A name whose clients try 127.0.0.1, too, unless the file of the host has only the other address."""
 _IPVS = "kube-ipvs0"
 """The interface on which kube-proxy's mode `ipvs` keeps the addresses of Services."""
+_LOOPBACK = ipaddress.ip_network("127.0.0.0/8")
+"""All of it is local, though the interface shows 127.0.0.1 alone. /etc/hosts of Debian has the machine's own name at
+127.0.1.1.
+"""
 
 
 def given_address(flags: Mapping[str, tuple[str, ...]], name: str) -> str:
@@ -98,17 +102,19 @@ def client_addresses(kube: Kube, hosts: Hosts, pods: Sequence[ApiPod], servers: 
     local: set[str] = set()
     wanted: set[str] = set()
     for pod in pods:
-        here = local_addresses(hosts, pod.host)
         listeners = read_listeners(hosts, pod.host)
-        local |= {address for address in here if _served_by(pod, address, own, listeners)}
         listed = read_hosts_file(hosts, pod.host)
+        led: set[str] = set()
         certified = {name for path in pod.certificates for name in names_in_certificate(hosts, pod, path)}
         used = {*servers, *_used(hosts, pod, frozenset(certified))}
         for name in sorted(certified | used):
             found = resolved(hosts, pod.host, name)
-            wanted |= found - {_OWN}
+            led |= found - {_OWN}
             if name in used and listed.get(name, frozenset() if name == _BOTH else found) == {_OWN}:
-                wanted.add(_OWN)
+                led.add(_OWN)
+        here = local_addresses(hosts, pod.host) | {each for each in led if ipaddress.ip_address(each) in _LOOPBACK}
+        local |= {address for address in here if _served_by(pod, address, own, listeners)}
+        wanted |= led
     return tuple(sorted((wanted & local) - own, key=lambda address: (":" in address, address)))
 
 

@@ -27,6 +27,9 @@ from upgrader.ports import Helm
 
 __all__ = ["Derived", "FlagChange", "about_restored_servers", "about_source_addresses", "derive_values", "flag_changes"]
 
+_PASSED_ON = "127.0.0.2"
+"""Where the chart's HAProxy reaches a static kube-apiserver that is restored beside it (files/front.cfg)."""
+
 Values = dict[str, Any]
 Flags = Mapping[str, tuple[str, ...]]
 
@@ -133,12 +136,19 @@ def about_source_addresses(facts: KubeadmFacts) -> str:
 
 def about_restored_servers(facts: KubeadmFacts, values: Values) -> str:
     """What blocks a static kube-apiserver that is restored beside the chart's, with `values`; "" for nothing."""
-    if not (facts.without_ipv6_loopback and values.get("exposeOnAllInterfaces")):
+    where = (
+        "with `exposeOnAllInterfaces`"
+        if values.get("exposeOnAllInterfaces")
+        else f"at {_PASSED_ON}"
+        if _PASSED_ON in values.get("extraAddresses", ())
+        else ""
+    )
+    if not (facts.without_ipv6_loopback and where):
         return ""
     return (
         f"On {', '.join(facts.without_ipv6_loopback)}, the loopback interface has no ::1, so kubeadm's kube-apiserver "
-        "connects to itself at 127.0.0.1. If `adopt --undo` or a rollback restores it, the chart's HAProxy (with "
-        "`exposeOnAllInterfaces`) receives these connections: kubeadm's kube-apiserver can't complete its start until "
+        f"connects to itself at 127.0.0.1. If `adopt --undo` or a rollback restores it, the chart's HAProxy ({where}) "
+        "receives these connections: kubeadm's kube-apiserver can't complete its start until "
         "HAProxy has ended, and clients may get HTTP 403 for a minute. To prevent that, give the loopback interface "
         "its ::1: `sysctl -w net.ipv6.conf.lo.disable_ipv6=0`, and the same in /etc/sysctl.d (a kernel with "
         "`ipv6.disable=1` needs that parameter removed)."

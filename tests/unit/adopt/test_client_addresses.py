@@ -168,6 +168,19 @@ def test_addresses_elsewhere_stay_as_they_are(controllers: Controllers) -> None:
     assert controllers.found() == ()
 
 
+def test_debians_address_of_the_machines_own_name_counts(controllers: Controllers) -> None:
+    """/etc/hosts of Debian and Ubuntu leads it to 127.0.1.1, which no interface shows, as all of 127.0.0.0/8 is local.
+    kubeadm's certificates have that name, and its kubeconfigs, too, where it is the `controlPlaneEndpoint`.
+    """
+    controllers.names[ONE.name] = ["127.0.1.1"]
+    controllers.certify(ONE, ONE.name, "10.0.0.1")
+    assert controllers.found() == ("127.0.1.1",)
+    assert controllers.found(bind_address="10.0.0.1") == ()
+    controllers.listening[ONE.name].append(("127.0.1.1", 6443))
+    controllers.listening[TWO.name].append(("127.0.1.1", 6443))
+    assert controllers.found() == (), "another program has it"
+
+
 def test_what_another_program_serves_stays_its_own(controllers: Controllers) -> None:
     """A load balancer on the controller that listens at the virtual IP gets its connections today, and goes on so."""
     controllers.certify(ONE, VIP)

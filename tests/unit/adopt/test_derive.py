@@ -257,7 +257,9 @@ def test_a_static_pod_that_could_not_be_restored_is_told_before() -> None:
     assert about_restored_servers(facts(), everywhere) == ""
     known = replace(facts(), without_ipv6_loopback=("controller-1",))
     assert about_restored_servers(known, {"extraAddresses": ["127.0.0.1"]}) == ""
-    told = about_restored_servers(known, everywhere)
+    assert "HAProxy (with `exposeOnAllInterfaces`)" in about_restored_servers(known, everywhere)
+    told = about_restored_servers(known, {"extraAddresses": ["127.0.0.2"]})  # where that could be reached
+    assert "HAProxy (at 127.0.0.2)" in told
     assert "controller-1" in told and "net.ipv6.conf.lo.disable_ipv6=0" in told
 
 
