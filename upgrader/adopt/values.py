@@ -174,7 +174,8 @@ def image_values(reference: str, version: str) -> Values:
     name, _, digest = reference.partition("@")
     repository, colon, tag = name.rpartition(":")
     if not colon or "/" in tag:
-        repository, tag = name, ""
+        # The kubelet's default, which isn't the charts'.
+        repository, tag = name, "" if digest else "latest"
     image: Values = {"repository": repository}
     # A version of Kubernetes is never written here: it would keep the image at that version in the next upgrade.
     if not (version and _of_kubernetes(tag, KubernetesVersion.parse(version))):

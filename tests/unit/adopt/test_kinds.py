@@ -411,6 +411,20 @@ def test_a_tag_that_numbers_other_builds_is_no_version_of_kubernetes(
     assert bool(said) is (image != rendered)
 
 
+@pytest.mark.parametrize("image", ["own/kube-scheduler", "registry.example.org:5000/kube-scheduler"])
+def test_an_image_without_a_tag_is_the_latest_one(helm: HelmAdapter, image: str) -> None:
+    """As for the kubelet: under its name, there may be no image of kube-apiserver's version. So it is of add-ons."""
+    known = kubeadm_facts(kubeadm_pod("kube-scheduler", container={"image": image}))
+    addon = {"spec": {"replicas": 2, "template": {"spec": {"containers": [{"image": image}]}}}}
+    known = replace(known, dns_deployment=addon, proxy_daemonset=addon)
+    derived = _derived(helm, known)
+    spec = ReleaseSpec("kubernetes", "kube-system", charts_folder() / "kubernetes", derived.values["kubernetes"])
+    manifest = helm.render(spec, offline=True)
+    for workload in ("kube-scheduler", "kube-proxy", "coredns"):
+        assert pod_spec(manifest, workload)["containers"][0]["image"] == f"{image}:latest"
+    assert list(about_other_versions(known, KubernetesVersion(1, 36, 3))) == []
+
+
 _WRITABLE = {
     "kube-apiserver": volume("dir0", "/etc/ssl/certs", writable=True),
     "kube-controller-manager": volume("certs", PKI, writable=True),
