@@ -53,6 +53,11 @@ From tuxnotes/k8s-start on, they are an eighth set, of static pods, configuratio
 configurations, which another reader chose and tried on the same day. Three kinds of faults were found at first, and
 each has a test: Helm's error about a range of Services, a key that was to be written into `/dev/null`, and a remedy
 that named a certificate by a path that the container doesn't have.
+
+From erivandosena/k8s-onpremises on, they are a ninth set, which another reader chose and tried on 2026-12-01: GPUs,
+Windows, no internet, hardened ones. Two of these thirty went wrong at first, and both have a test: the API at a
+machine's own name, which Debian has at 127.0.1.1, and an image without a tag. Files that no repository could be named
+for are called by what they are.
 """
 
 
