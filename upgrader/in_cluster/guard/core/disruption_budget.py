@@ -20,8 +20,9 @@ __all__ = ["DisruptionBudget", "read", "refusal"]
 
 @dataclass(frozen=True)
 class DisruptionBudget:
-    """A PodDisruptionBudget. `selector`: None if it isn't known what it selects. `current`: its controller has seen its
-    last change. `allowed`: how many pods may be evicted now; `frees_unready`: pods that aren't Ready always may.
+    """A PodDisruptionBudget. `selector`: None if it selects nothing, or if that isn't known. `current`: its controller
+    has seen its last change. `allowed`: how many pods may be evicted now; `frees_unready`: pods that aren't Ready
+    always may.
     """
 
     namespace: str
@@ -74,9 +75,8 @@ def refusal(pod: Pod, budgets: Iterable[DisruptionBudget]) -> str:
 
 
 def _selector(content: object) -> Selector | None:
-    """None also for an empty one: versions of Kubernetes differ in whether that selects all pods, or none."""
+    """None for null, which selects nothing, and for one that guard can't read. An empty one selects all pods."""
     try:
-        found = Selector.of(content)
+        return Selector.of(content)
     except InvalidSelector:
         return None
-    return found if found.requirements else None

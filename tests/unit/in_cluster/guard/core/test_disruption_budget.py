@@ -32,6 +32,7 @@ def test_a_budget_without_room_is_named_with_its_numbers() -> None:
     told = "PodDisruptionBudget ns/web allows no eviction of pod ns/web-0 now: it needs 2 healthy pods, and has 2"
     assert said(READY, item()) == told
     assert said(READY, item(disruptionsAllowed=1)) == ""
+    assert said(READY, item(selector={})) == told, "an empty selector selects all pods of its namespace"
 
 
 def test_a_budget_that_its_controller_has_not_seen_allows_nothing() -> None:
@@ -71,7 +72,7 @@ def test_what_goes_anyway_or_has_not_begun_is_not_asked_about(changes: dict[str,
         [],
         [item(), item("other")],
         [item(selector={"matchLabels": {"app": "db"}})],
-        [item(selector={})],
+        [item(), item("of-all", selector={})],
         [item(selector={"matchExpressions": [{"key": "app", "operator": "Strange"}]})],
         [{**item(), "spec": {}}],
         [{**item(), "metadata": {"namespace": "other", "name": "web"}}],
