@@ -48,7 +48,9 @@ def test_run_without_a_controller_and_its_return(cluster: LabCluster) -> None:
     kill_at(cluster, "leave-out: applied", "run", "--to", TARGET, "--yes")
     with ApiLoad(cluster.folder / "kubeconfig") as load:
         ended = passed(cluster.upgrader("run", "--to", TARGET, "--yes", timeout_seconds=1800))
-        says(ended, f"Controller {DOWN} is down. It is left out first", f"When {DOWN} is back: upgrader resume")
+        says(
+            ended, f"Controller {DOWN} is down. First, it is left out of runs", f"When {DOWN} is back: upgrader resume"
+        )
         assert load.stop().failed == 0
     assert _mark(cluster) and _placed(cluster) == dict.fromkeys(PLACED, sorted(UP))
     assert cluster.versions() == dict.fromkeys(COMPONENTS, TARGET)

@@ -44,7 +44,7 @@ def not_kubernetes(text: bytes, what: str, status: int = HTTPStatus.OK) -> ApiUn
     return ApiUnavailable(
         f"the response to '{what}' is not from a Kubernetes API: {counted}{text[:_SHOWN_BYTES]!r}",
         remedy="Check the kubeconfig's server address and proxy-url, and any load balancer in front of the API server. "
-        "If the resource belongs to an aggregated API (kubectl get apiservices), check the server behind that.",
+        "If the resource belongs to an aggregated API (kubectl get apiservices), check that API's server.",
     )
 
 

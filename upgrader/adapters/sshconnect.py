@@ -260,7 +260,7 @@ def _unreachable(host: Host, error: BaseException, goal: Host) -> HostUnreachabl
     if isinstance(error, paramiko.ChannelException):
         return kind(
             f"{where}: the bastion could not connect to it: {error.text}",
-            remedy="Check that the machine is up, its address is right as seen from the bastion, and that the bastion "
+            remedy="Check that the machine is up, that the bastion reaches it at this address, and that the bastion "
             "allows forwarding (AllowTcpForwarding).",
         )
     words = getattr(error, "strerror", None) or str(error) or type(error).__name__

@@ -66,7 +66,7 @@ fi
 rm -f "$kept"
 """
 
-_LOST = "connections in the accept queue of a kube-apiserver there are reset when it stops"
+_LOST = "when a kube-apiserver stops there, the connections in its accept queue are reset"
 _SAID = {
     0: f"{MIGRATE_REQ}=1 is set, and in {SYSCTLS}",
     _SET_ALREADY: f"{MIGRATE_REQ} was 1 already, and stays as it is",
@@ -84,7 +84,9 @@ class SetQueuesStep:
     name: str = "accept-queues"
 
     def summary(self) -> str:
-        return f"set {MIGRATE_REQ}=1 on the controllers, so that a kube-apiserver that stops drops no queued connection"
+        return (
+            f"set {MIGRATE_REQ}=1 on the controllers, so that a kube-apiserver drops no queued connection when it stops"
+        )
 
     def capture(self) -> RestorePoint | None:
         """None where an adoption has set it before: it isn't this one's."""

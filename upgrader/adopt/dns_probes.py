@@ -40,7 +40,7 @@ def check_dns_probes(deployment: KubeObject | None, rendered: str) -> None:
         if not container.get(probe) and port not in _ports(corefile or "", plugin, port):
             raise Blocked(
                 f"Deployment kube-system/coredns has no {probe}, and its Corefile has no plugin `{plugin}` that "
-                f"listens on port {port} of the pod's address, as the chart's {probe} needs; nothing was changed",
+                f"listens on port {port} of the pod's address, which the chart's {probe} needs; nothing was changed",
                 remedy=f"In the block of `.:53`, add the line `{plugin}`, or remove the address from the existing "
                 "line: kubectl -n kube-system edit configmap coredns. Or set `coredns.enabled: false` in "
                 "values/kubernetes.yaml: adoption and upgrades then leave CoreDNS unchanged.",

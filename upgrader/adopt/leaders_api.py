@@ -79,8 +79,8 @@ class _Names:
         if other is None:
             return ""
         return (
-            f"{name} resolves to another address on {other.name}, but `controlPlane.hostAliases` sets one address for "
-            "all pods, which would then depend on one controller."
+            f"{name} resolves to another address on {other.name}, but `controlPlane.hostAliases` sets one address "
+            "for all pods: they would all depend on one controller."
         )
 
     def _found(self, host: Host, name: str, service: str) -> frozenset[str]:

@@ -103,8 +103,8 @@ class MarkStep(OneWay):
     def summary(self) -> str:
         name = self.host.name
         return {
-            "leaving": f"{name} is being left out",
-            "out": f"{name} is left out until `upgrader resume`",
+            "leaving": f"leaving {name} out of runs",
+            "out": f"{name} is left out of runs until `upgrader resume`",
             "returning": f"control-plane pods may be scheduled to {name} again",
             None: f"{name} takes part in runs again",
         }[self.phase]

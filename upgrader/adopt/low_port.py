@@ -29,8 +29,9 @@ def check_low_port(hosts: Hosts, controllers: Iterable[ControllerFacts]) -> None
         port = ApiPod(controller.host, static.flags).port if static else _USUAL
         if port < _USUAL and port < (first := _first_unprivileged(hosts, controller.host)):
             raise Blocked(
-                f"{controller.host.name}: kube-apiserver listens on port {port}, which the chart's pods can't: they "
-                f"run as root without capabilities, and may use only ports from {first} on ({UNPRIVILEGED_PORTS}); "
+                f"{controller.host.name}: kube-apiserver listens on port {port}, but the chart's pods can't listen "
+                f"there: they run as root without capabilities, and may use only ports from {first} on "
+                f"({UNPRIVILEGED_PORTS}); "
                 "nothing was changed",
                 remedy=f"On every controller: sysctl -w {UNPRIVILEGED_PORTS}={port}, and the same line in a file in "
                 f"/etc/sysctl.d. All users of the machine may then listen on ports from {port} on.",

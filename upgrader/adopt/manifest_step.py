@@ -120,7 +120,10 @@ class StaticPods:
             if target == MANIFESTS:
                 if self.hosts.read(host, f"{MANIFESTS}/{component}.yaml") is not None:
                     if self.hosts.read(host, f"{source}/{component}.yaml") is not None:
-                        note(f"{host.name}: kept the {component}.yaml that is in {MANIFESTS}, not the one of {source}")
+                        note(
+                            f"{host.name}: {MANIFESTS} already has a {component}.yaml: kept it, and not the one in "
+                            f"{source}"
+                        )
                     continue
                 self._retag(host, component, note)
             if _move(self.hosts, host, component, source, target):

@@ -66,9 +66,9 @@ def check_variables(facts: KubeadmFacts, component: str, rendered: Mapping[str, 
             for name in seen_variables(static.container):
                 if names.count(name) > 1:
                     raise Blocked(
-                        f"{component}'s static pod on {controller.host.name} has the variable {name}, which the chart "
-                        "sets itself, to another value",
-                        remedy="Use another name for it in the static pod, on every controller.",
+                        f"{component}'s static pod on {controller.host.name} has the environment variable {name}, "
+                        "which the chart itself sets to another value",
+                        remedy="Use another name for the variable in the static pod, on every controller.",
                     )
 
 
@@ -108,7 +108,8 @@ def _verify_pki(host: str, static: StaticPod, rendered: Mapping[str, Any], pki: 
                 f"{static.component}'s static pod on {host} mounts {mount}, which would hide the certificates in {pki} "
                 "from the chart's pod",
                 remedy="Mount it in a separate folder, such as /etc/kubernetes/admission-controls, and change the "
-                "flags and files that refer to it. If only files are missing that a flag names there, create them.",
+                "flags and files that refer to it. If a flag names files there that don't exist, it is enough to "
+                "create them.",
             )
 
 

@@ -120,7 +120,7 @@ class WithdrawNodeStep(OneWay):
     name: str = "withdraw"
 
     def summary(self) -> str:
-        return f"stop scheduling control-plane pods to {self.host.name}, and mark those there as the first to remove"
+        return f"stop scheduling control-plane pods to {self.host.name}, and mark the pods there to be removed first"
 
     def apply(self, note: Callable[[str], None]) -> None:
         withdraw(self.kube, self.host.name)

@@ -51,8 +51,8 @@ def _check_services(where: str, static: StaticPod) -> None:
     families = [_family(part) for part in given.split(",")]
     if None in families or len(set(families)) < len(families):
         raise Blocked(
-            f"{where} has --{_SERVICES}='{given}', which isn't one range of addresses, or one of each IP family: "
-            "kube-apiserver can't start with it; nothing was changed",
+            f"{where} has --{_SERVICES}='{given}', which is neither one range of addresses nor one range of each IP "
+            "family: kube-apiserver can't start with it; nothing was changed",
             remedy="Correct it in the static pod, as 10.96.0.0/12 or 10.96.0.0/12,fd00:10:96::/112, without spaces or "
             "variables; the kubelet then restarts it. Don't change the range of existing Services.",
         )

@@ -207,7 +207,7 @@ def _check_issuers(host: str, static: StaticPod) -> None:
     wrong = " and ".join(filter(None, (of_issuer, "" if signs else f"no --{_SIGNING_KEY}")))
     if wrong:
         issuer = (
-            f"Set --{_ISSUER} there, on every controller, once for each issuer, and the one that signs first. "
+            f"Set --{_ISSUER} there, on every controller, once for each issuer. Begin with the issuer of new tokens. "
             "kubeadm's is https://kubernetes.default.svc.cluster.local. Tokens of other issuers are invalid. "
         )
         key = (

@@ -192,15 +192,15 @@ def _found(session: Session, name: str, front_end: FrontEnd, *, dead: bool) -> L
     marks = left_out_of(tools.kube, staying)
     if marks and not dead:
         raise Blocked(
-            f"controller {first_few(sorted(marks))} is left out; nothing was changed",
+            f"controller {first_few(sorted(marks))} is left out of runs; nothing was changed",
             remedy=f"First bring it back (upgrader resume), or remove it. If {name} is dead, add --dead.",
         )
     returning = _returning(replace(session, cluster=staying), marks)
     left_out = {} if returning else marks
     if left_out and len(staying.controllers) - len(left_out) < _LEAST:
         raise Blocked(
-            f"too few controllers would remain without {name}, because {first_few(sorted(left_out))} is left out; "
-            "nothing was changed",
+            f"too few controllers would remain without {name}, because {first_few(sorted(left_out))} is left out of "
+            "runs; nothing was changed",
             remedy=f"First bring {first_few(sorted(left_out))} back: without it, etcd has no majority.",
         )
     remaining = replace(session, cluster=staying).without(left_out)

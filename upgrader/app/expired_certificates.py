@@ -38,7 +38,7 @@ def refuse_expired(hosts: Hosts, host: Host, now: datetime) -> None:
             "/var/lib/kubelet/pki/kubelet-client* there"
         )
     raise Blocked(
-        f"controller {host.name} was left out, and can't return yet: certificates there have since expired: "
+        f"controller {host.name} was left out of runs, and can't return yet: certificates there have since expired: "
         f"{', '.join(sorted({each.path for each in expired}))}; nothing was changed",
         remedy="\n".join(
             (*remedies, f"Then on {host.name}: systemctl restart kubelet. Then run the upgrader command again.")

@@ -232,8 +232,8 @@ def _recoveries() -> list[Explanation]:
                 finding.id,
                 "recovery",
                 means,
-                "found by `upgrader recover` on a controller, or on the way to the API; the first finding in its "
-                "list is the cause",
+                "found by `upgrader recover` on a controller, or between this machine and the API; the first finding "
+                "in its list is the cause",
                 remedy if remedy.strip("… ") else "what the finding says",
                 "docs/troubleshooting.md#the-api-does-not-answer",
             )

@@ -52,8 +52,8 @@ def _forget(kube: Kube, clock: Clock, cell: str, asked: Callable[[str], None]) -
     if missing := wait_until(clock, waiting, seconds=_FORGOTTEN_SECONDS):
         raise Blocked(
             f"cell {cell} was not removed within {_FORGOTTEN_SECONDS:.0f} s: {missing}",
-            remedy="guard's generator removes it: check its pod with `kubectl get pods` in guard's namespace. The "
-            "removal continues once it runs.",
+            remedy="guard's generator removes the cell: check the generator's pod with `kubectl get pods` in guard's "
+            "namespace. Once it runs, the removal continues.",
         )
 
 

@@ -279,13 +279,13 @@ def refuse_not_back(session: Session, host: Host) -> None:
         refuse_expired(session.tools.hosts, host, session.tools.clock.now())
     if problem := _not_back(session.tools.kube.get(NODES, host.name), examined[host.name]):
         raise Blocked(
-            f"controller {host.name} is left out, and not back yet: {problem}; nothing was changed",
+            f"controller {host.name} is left out of runs, and not back yet: {problem}; nothing was changed",
             remedy="Repair it, then run the same command again. If it is permanently gone: upgrader controllers "
             f"remove {host.name} --dead",
         )
     if away := [name for name, item in examined.items() if item.facts is None]:
         raise Blocked(
-            f"controller {host.name} was left out, and is back, but {first_few(away)} can't be examined: "
+            f"controller {host.name} was left out of runs, and is back, but {first_few(away)} can't be examined: "
             f"{examined[away[0]].error}; nothing was changed",
             remedy=f"Repair {away[0]}, then run the same command again. If it is permanently gone: upgrader "
             f"controllers remove {away[0]} --dead, which also brings {host.name} back.",
@@ -293,7 +293,8 @@ def refuse_not_back(session: Session, host: Host) -> None:
     facts = {name: item.facts for name, item in examined.items() if item.facts is not None}
     if problem := etcd_problem(facts, session.cluster):
         raise Blocked(
-            f"controller {host.name} was left out, and can't return yet: in etcd, {problem}; nothing was changed",
+            f"controller {host.name} was left out of runs, and can't return yet: in etcd, {problem}; nothing was "
+            "changed",
             remedy="Repair etcd there, then run the same command again.",
         )
 

@@ -26,8 +26,8 @@ from upgrader.recover.steps.release_recovery import NAMESPACE, lost_records
 __all__ = ["ProposedRecovery", "propose_recovery"]
 
 _UNREAD = (
-    "Without the API, it is unknown whether a controller is left out. If this run waits for a controller that is "
-    "left out, interrupt the run once the API answers, and run the command again: it continues without that "
+    "Without the API, it is unknown whether a controller is left out of runs. If this run waits for such a "
+    "controller, interrupt the run once the API answers, and run the command again: it then continues without that "
     "controller."
 )
 
@@ -128,7 +128,7 @@ def _check_left_out(left_out: Iterable[str], only: tuple[str, ...]) -> None:
     for name in left_out:
         if name in only:
             raise UsageError(
-                f"controller {name} is left out: nothing is recovered there",
+                f"controller {name} is left out of runs: nothing is recovered there",
                 remedy=f"When it is back: upgrader resume. To recover the others: omit --host {name}.",
             )
 

@@ -10,7 +10,7 @@ from upgrader.model.version import KubernetesVersion
 
 __all__ = ["AGAIN", "check_unchanged"]
 
-AGAIN = "Run it again: it then starts from the current state."
+AGAIN = "Run the same command again: it starts from the current state."
 
 
 def check_unchanged(session: Session, version: KubernetesVersion, *, without: str = "") -> None:

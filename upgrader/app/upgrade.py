@@ -248,9 +248,9 @@ class PlannedUpgrade:
         first, *later = path[:most]
         if later and session.left_out:
             raise Blocked(
-                f"{later[-1]} is several minor versions ahead, but {', '.join(session.left_out)} is left out: its "
-                "kube-apiserver may start alongside the others at any time, and all instances must be within one "
-                "minor version; nothing was changed",
+                f"{later[-1]} is several minor versions ahead, but {', '.join(session.left_out)} is left out of "
+                "runs: its kube-apiserver may start alongside the others at any time, and all instances must be "
+                "within one minor version; nothing was changed",
                 remedy=f"Upgrade one minor for now: --to {first}. Before the next one, bring it back: upgrader resume.",
             )
         there = session.at(first)

@@ -204,7 +204,7 @@ class Session:
             return self
         for name in session.left_out:
             back = f"upgrader resume, then {then}" if then else "upgrader resume"
-            tell(f"Controller {name} is left out, so this command does nothing there. Once it is back: {back}")
+            tell(f"Controller {name} is left out of runs, so this command does nothing there. Once it is back: {back}")
         return session
 
     def without_probe(self) -> Session:

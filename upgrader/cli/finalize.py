@@ -30,7 +30,7 @@ __all__ = ["finalize"]
     metavar="VERSION",
     type=VERSION,
     hidden=True,
-    help="Refuse if the cluster doesn't run the version that the campaign finalizes.",
+    help="Refuse unless the cluster runs this version, which the campaign finalizes.",
 )
 @campaign_options
 @YES

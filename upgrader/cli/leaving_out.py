@@ -23,7 +23,10 @@ def leave_out(folder: Path, wanted: WantedUpgrade, shown: FrontEnd, *, yes: bool
         if proposed is None:
             return False
         name = proposed.host.name
-        say(f"Controller {name} is down. It is left out first (policy.degraded: allow); the upgrade follows.")
+        say(
+            f"Controller {name} is down. First, it is left out of runs (policy.degraded: allow); then the upgrade "
+            "starts."
+        )
         if proposed.ends_rehearsal:
             say(
                 f"policy.rehearsal requires a rehearsal without {name}: once {name} is left out, run `upgrader "
@@ -41,7 +44,7 @@ def take_back(folder: Path, shown: FrontEnd, *, yes: bool, take_over: bool) -> b
         if proposed is None:
             return False
         name = proposed.host.name
-        say(f"Controller {name} was left out, and is back.")
+        say(f"Controller {name} was left out of runs, and is back.")
         _carry_out(proposed, f"Upgrade {name} to the version of the other controllers?", yes=yes)
     return True
 

@@ -342,7 +342,7 @@ class Coordinator:
         if asked.unknown:
             return asked.unasked(f"its cluster's folder was not read within {seconds}")
         return replace(
-            asked, reason=f"it has not answered within the {seconds} that all gates of its cluster have together"
+            asked, reason=f"it has not answered within {seconds}, the time limit for all gates of its cluster together"
         )
 
     def _holds(self, state: CampaignState, start: Start, fresh_seconds: float) -> bool:

@@ -194,7 +194,7 @@ def failed_gate(fleet: Fleet, state: CampaignState) -> tuple[str, str]:
     for each in (_of(state, cluster) for cluster in fleet.clusters):
         if each.phase == "succeeded" and each.gate_failed:
             gate = f"gate {each.gate} of {each.name} has not passed by its deadline"
-            what = gate if each.gate else f"it is unknown for too long whether the gates of {each.name} pass"
+            what = gate if each.gate else f"it has been unknown for too long whether the gates of {each.name} pass"
             return each.name, (
                 f"stage {fleet.stage_of[each.name].name}: {what}: {each.gate_reason}; to check "
                 f"{'it' if each.gate else 'them'} again: upgrader fleet retry {each.name}; or upgrader fleet skip "

@@ -54,9 +54,12 @@ def restarted(kube: Kube, chosen: ChosenPod | None, *, may_begin: bool = True) -
     if old is None:
         ready, name = sum(pod.ready and not pod.deleting for pod in pods), f"{_NAMESPACE}/{chosen.component}"
         if replicas < _LEAST:  # it was deleted or scaled down: no pod has shown that it can start again
-            return f"Deployment {name} is missing or has fewer than {_LEAST} replicas since {chosen.pod} was chosen"
+            return (
+                f"Deployment {name} was deleted, or scaled to fewer than {_LEAST} replicas, after {chosen.pod} "
+                "was chosen"
+            )
         if replicas < chosen.replicas:  # it may have been removed for that, and none started in its place
-            fewer = f"Deployment {name} was scaled from {chosen.replicas} to {replicas} since {chosen.pod} was chosen"
+            fewer = f"Deployment {name} was scaled from {chosen.replicas} to {replicas} after {chosen.pod} was chosen"
             return _choose(kube) if may_begin else f"{fewer}: no pod has shown that it can start again"
         said = f"Deployment {name} has {ready} of {replicas} ready pods"
         return "" if ready >= replicas else f"{said} since {chosen.pod} was evicted"
@@ -80,8 +83,8 @@ def _choose(kube: Kube) -> Restart:
             first = min(found, key=lambda pod: pod.name)
             return ChosenPod(component, first.name, first.uid, replicas)
     return (
-        f"neither {' nor '.join(_COMPONENTS)} has a pod that can be restarted: two or more pods are needed, all Ready, "
-        "and one that isn't the leader"
+        f"neither {' nor '.join(_COMPONENTS)} has a pod that can be restarted: at least two pods must exist, all "
+        "must be Ready, and one must not be the leader"
     )
 
 

@@ -40,7 +40,7 @@ def check_accept_queues(context: PreflightContext) -> Iterator[Finding]:
                 "accept-queues.dropped",
                 "warning",
                 f"{name}: {MIGRATE_REQ} is {facts.identity.migrate_req}, not 1",
-                "Whenever a kube-apiserver is replaced there, the kernel resets the connections that the old one has "
-                "not accepted yet, although the new one listens at the same address.",
+                "When a kube-apiserver is replaced there, the kernel resets connections that the old one has not "
+                "accepted yet, although the new one already listens at the same address.",
                 f"On {name}, as root: {_SET} (`upgrader adopt --undo` reverts it)",
             )

@@ -78,8 +78,8 @@ def _workload(
             "admission.limits",
             "warning",
             f"{name}: the API adds limits to its pods that the chart doesn't set: {first_few(limited)}",
-            "A LimitRange or a webhook of the namespace adds them. A container at its memory limit is OOM-killed, one "
-            "at its CPU limit is throttled.",
+            "A LimitRange or a webhook of the namespace adds them. A container that reaches its memory limit is "
+            "OOM-killed; at its CPU limit, it is throttled.",
             f"kubectl -n {namespace} get limitranges; or set your own limits in the values of release {release.name}.",
         )
     less_time = list(_shortened(name, namespace, item, admitted["spec"]))

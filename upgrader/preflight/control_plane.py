@@ -106,7 +106,7 @@ def _endpoints(context: PreflightContext) -> Iterator[Finding]:
         yield Finding(
             "control-plane.endpoints",
             "warning",
-            f"Service kubernetes has the fixed endpoint {addresses}, even if kube-apiserver doesn't run there",
+            f"Service kubernetes has the fixed endpoint {addresses}, which stays even if no kube-apiserver runs there",
             "The instances register themselves, so the fixed endpoint isn't needed. If that controller is down, pods "
             "still send some of their requests there.",
             "Remove `endpoints.addresses` from values/kube-apiserver.yaml: it is only needed during the run that goes "

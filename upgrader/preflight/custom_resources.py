@@ -50,7 +50,7 @@ def check_custom_resources(context: PreflightContext) -> Iterator[Finding]:
             "custom-resources.not-served",
             "warning",
             f"{first_few(names)}: not served by the API server: {why}",
-            "Clients that use it already fail, and so does a release with such an object.",
+            "Clients that use it already fail, and a release with such an object fails, too.",
             "Fix or delete the CustomResourceDefinition; see: kubectl describe customresourcedefinition",
         )
     if terminating:

@@ -165,7 +165,8 @@ def _unknown(budgets: Iterable[_Budget]) -> Iterator[Finding]:
             "warning",
             f"the status of these PodDisruptionBudgets is unknown: {first_few(list(reasons))}",
             "\n".join(f"{name}: {reason}" for name, reason in list(reasons.items())[:_LISTS]),
-            f"Fix the budget, or check kube-controller-manager: no eviction is allowed before that. {_SEE}",
+            "Fix the budget, or check kube-controller-manager: until its status is known, no eviction is allowed. "
+            f"{_SEE}",
         )
 
 

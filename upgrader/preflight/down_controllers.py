@@ -124,7 +124,7 @@ def check_left_out(context: PreflightContext) -> Iterator[Finding]:
                 yield Finding(
                     "nodes.needs-all",
                     "error",
-                    f"step {step.name} can't be done while controller {name} is left out",
+                    f"step {step.name} needs all controllers, but controller {name} is left out of runs",
                     f"Reason: {_NEED_ALL[step.kind]}.",
                     f"Bring {name} back, then: upgrader resume. Or leave that step out of upgrader.yaml until then.",
                 )
@@ -193,8 +193,8 @@ def _marked(context: PreflightContext, name: str, mark: LeftOut, node: KubeObjec
             "nodes.left-out",
             "warning",
             f"controller {name} is back, but this run still leaves it out",
-            f"Upgrade {context.upgrade_to_resume} isn't complete, and {name} can only be brought back after it. This "
-            f"run starts from the state in which that upgrade stopped. {name} keeps {mark.span}, which may serve "
+            f"Upgrade {context.upgrade_to_resume} isn't complete, and {name} can only be brought back afterwards. "
+            f"This run starts from the state in which that upgrade stopped. {name} keeps {mark.span}, which may serve "
             "requests until then.",
             f"Once this run has succeeded, upgrade {name}, too: upgrader resume",
         )
@@ -202,7 +202,7 @@ def _marked(context: PreflightContext, name: str, mark: LeftOut, node: KubeObjec
         yield Finding(
             "nodes.returned",
             "error",
-            f"controller {name} was left out, and is back",
+            f"controller {name} was left out of runs, and is back",
             "It may still run its previous version.",
             "First upgrade it to the version of the other controllers: upgrader resume",
         )

@@ -81,7 +81,7 @@ def _judged(command: PlannedCommand, gates: Mapping[str, str]) -> Iterator[Findi
             "warning",
             f"{command} might not know feature gate {first_few(list(unsure))}",
             f"{listed(unsure)}\n{command.place} {read}, which this version of upgrader knows, lacks {them(unsure)}; "
-            "a later patch might have added them. A component exits at a feature gate that it doesn't know.",
+            "a later patch might have added them. A component exits if it doesn't know one of its feature gates.",
             f"Look for {them(unsure)} in the changelog of {command.version}.",
         )
     if locked:

@@ -30,7 +30,7 @@ def check_flags(context: PreflightContext) -> Iterator[Finding]:
                 "warning",
                 f"{command}: its flags can't be read",
                 f"{command.place} Its command is another program, such as a shell, that starts {command.component}.",
-                "Compare its flags yourself with those that `--help` of the new version shows.",
+                "Compare its flags yourself with the output of the new version's `--help`.",
             )
         elif judged_by(command.version) is None:
             yield Finding(
@@ -39,8 +39,8 @@ def check_flags(context: PreflightContext) -> Iterator[Finding]:
                 f"{command}: its flags are unknown",
                 f"{command.place} This version of upgrader doesn't know v{command.version.major}."
                 f"{command.version.minor}.",
-                "Use a newer upgrader; or compare the flags with those that `--help` of the new version shows, and "
-                "skip this finding.",
+                "Use a newer upgrader; or compare the flags with the output of the new version's `--help`, and skip "
+                "this finding.",
             )
         else:
             yield from _judged(command, context.values_files.get(command.release.name))

@@ -29,10 +29,10 @@ def check_credentials(context: PreflightContext) -> Iterator[Finding]:
             "access.credentials-expiring",
             "warning",
             f"the kubeconfig's credentials expire in {duration(max(0.0, left))}",
-            f"From {end:%Y-%m-%d %H:%M} UTC on, the API refuses each request of a run, those of its rollback, too. "
+            f"After {end:%Y-%m-%d %H:%M} UTC, the API refuses every request of a run, including those of a rollback. "
             "`upgrader` doesn't renew a token or a certificate that is in the kubeconfig itself.",
-            "Log in again before the run. While a run lasts, the kubeconfig is read every minute: new credentials in "
-            "it are used. Or use an `exec` plugin, a token file or a client certificate of longer validity.",
+            "Log in again before the run. A run reads the kubeconfig every minute, and uses new credentials in it. "
+            "Or use an `exec` plugin, a token file or a client certificate of longer validity.",
         )
 
 

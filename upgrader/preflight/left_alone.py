@@ -38,7 +38,7 @@ def _selects_nothing(each: LeftAlone, nodes: Mapping[str, Mapping[str, str]]) ->
             "warning" if each.selector else "error",  # an autoscaler's pool may have no node now
             f"{each.where}: `nodes.leftAlone` selects {first_few(missing)}, but the cluster has none",
             "If this is a typing error, the run upgrades the nodes that it should leave alone.",
-            "Correct it, or remove it if there will be no such node again: kubectl get nodes --show-labels",
+            "Correct it, or remove it if the cluster no longer has such nodes: kubectl get nodes --show-labels",
         )
 
 

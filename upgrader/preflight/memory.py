@@ -31,7 +31,7 @@ def check_memory(context: PreflightContext) -> Iterator[Finding]:
                 "memory.tight",
                 "warning",
                 f"{host.name} has {_mebibytes(left)} of memory left for a second API server",
-                f"{_mebibytes(needed)} are needed: pods there request the rest of {_mebibytes(total)}.",
+                f"{_mebibytes(needed)} are needed. Pods there request the rest of {_mebibytes(total)}.",
                 "Lower other pods' requests, move them to another node, or give the machine more memory.",
             )
 

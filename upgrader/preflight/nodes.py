@@ -118,7 +118,7 @@ def _labels(context: PreflightContext, controllers: frozenset[str]) -> Iterator[
         yield Finding(
             "nodes.still-left-out",
             "error",
-            f"controller {name} was left out while it was down",
+            f"controller {name} was left out of runs while it was down",
             "The control plane was upgraded, or will be upgraded, without it.",
             f"When it is back: upgrader resume. If it is permanently gone: upgrader controllers remove {name} "
             "--dead. To run without it for now: `policy.degraded: allow`.",

@@ -90,8 +90,8 @@ def _by_hand(context: PreflightContext) -> Iterator[Finding]:
             "rollouts.by-hand",
             "warning",
             f"it is unknown what replaces the pods of {first_few(names)}",
-            "Their update strategy is OnDelete, and their pod template changes. The step, and its gate, wait until "
-            "every pod is updated; if they aren't by its deadline, the step is rolled back.",
+            "Their update strategy is OnDelete, and their pod template changes. The step and its gate wait until "
+            "every pod is updated; if this takes longer than the gate's deadline, the step is rolled back.",
             f"Give StatefulSets the label {ROLLOUT_GROUP} so that guard replaces their pods, or delete the pods "
             "yourself during the run.",
         )
@@ -107,8 +107,8 @@ def _by_hand(context: PreflightContext) -> Iterator[Finding]:
                     *(f"{ref}: {first_few(pods)}" for ref, pods in behind.items()),
                 )
             ),
-            "Delete these pods one at a time, in the order that their workload requires. To start the run anyway, and "
-            "delete them during it: `--skip rollouts`.",
+            "Delete these pods one at a time, in the order that their workload requires. To start the run first, and "
+            "delete them during the run: `--skip rollouts`.",
         )
 
 

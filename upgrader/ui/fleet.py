@@ -228,8 +228,10 @@ def print_without_room(found: Sequence[NoRoom], stream: TextIO | None = None) ->
     """Print which clusters' windows are too short, and for how long a run."""
     for each in found:
         text = (
-            f"no time for a run: {first_few(each.clusters)}: its windows and exclusions have no room for the "
-            f"{ceil(each.needed_seconds / 60)} minutes of a run and its rollback (by earlier runs, or expectedRun)"
+            f"no time for a run: {first_few(each.clusters)}: the cluster's windows and exclusions are too short for "
+            "the "
+            f"{ceil(each.needed_seconds / 60)} minutes of a run and its rollback (estimated from earlier runs, or "
+            "expectedRun)"
         )
         print_line(console(stream), Text(text, style="yellow"), 2)
 

@@ -294,7 +294,7 @@ def test_a_pod_over_which_replicas_grow_back_is_told_that_it_stays(
         pair.kube.patch(SETS, a, {"spec": {"replicas": 3}}, "shop")
         controller(pair, group, a)
         until("it to be told", lambda: service.pods("DELETE") == {f"{a}-2"}, timeout_seconds=120)
-        assert f"{a}-2 was prepared for shutdown, but will no longer be removed" in asked(guard, b, 3, 2)
+        assert f"{a}-2 was prepared for shutdown, and is not removed after all" in asked(guard, b, 3, 2)
         service.answers_to_delete.clear()
         until("the other zone to be allowed", lambda: asked(guard, b, 3, 2) == "", timeout_seconds=120)
 

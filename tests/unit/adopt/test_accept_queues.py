@@ -125,7 +125,7 @@ def test_kernel_without_it_is_no_failure(tmp_path: Path) -> None:
     place = Controller(tmp_path, live="")
     place.set()
     (note,) = place.notes
-    assert "Linux 5.14" in note and "are reset when it stops" in note
+    assert "Linux 5.14" in note and "the connections in its accept queue are reset" in note
     assert not place.has(FILE)
     place.reset()
 

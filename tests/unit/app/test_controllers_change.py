@@ -282,7 +282,7 @@ def test_controller_that_was_left_out_returns_in_the_place_of_a_dead_one(
     place = healthy_place(tmp_path, monkeypatch, controller_removal, new_controllers)
     first = NAMES[0]
     place.leave_out_first()
-    with pytest.raises(Blocked, match=f"controller {first} is left out; nothing was changed") as caught:
+    with pytest.raises(Blocked, match=f"controller {first} is left out of runs; nothing was changed") as caught:
         place.removal().__enter__()
     assert "upgrader resume" in caught.value.remedy
     place.die()

@@ -547,7 +547,9 @@ def test_certificates_that_have_expired_while_it_was_away(place: Place, path: st
     mark(place)
     silent(place)
     with_certificates(place, path, folder=folder)
-    with pytest.raises(Blocked, match=f"{LAST} was left out, and can't return yet: certificates there") as caught:
+    with pytest.raises(
+        Blocked, match=f"{LAST} was left out of runs, and can't return yet: certificates there"
+    ) as caught:
         returning(place)
     assert path in caught.value.message and "front-proxy" not in caught.value.message
     assert remedy in caught.value.remedy and f"on {LAST}: systemctl restart kubelet" in caught.value.remedy

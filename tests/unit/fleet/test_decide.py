@@ -294,7 +294,7 @@ def test_gates_that_were_not_asked() -> None:
     assert played.tell(ClusterSkipped("a1", "me", "not read")).state.clusters["a1"].phase == "skipped"
     played.state = before
     played.tell(SoakGateChecked("a1", reason="not read", failed=True, unknown=True))
-    said = "stage a: it is unknown for too long whether the gates of a1 pass: not read; to check them again: upgrader"
+    said = "stage a: it has been unknown for too long whether the gates of a1 pass: not read; to check them again"
     assert played.decide().stop.startswith(said)
     assert played.tell(RetryRequested("a1", "me")).decide().gates == ("a1",)
     assert played.tell(SoakGateChecked("a1")).starts == ["b1"]

@@ -23,8 +23,8 @@ from upgrader.ports import Kube
 
 SCHEDULER, MANAGER = "kube-scheduler", "kube-controller-manager"
 NOTHING = (
-    "neither kube-scheduler nor kube-controller-manager has a pod that can be restarted: two or more pods are needed, "
-    "all Ready, and one that isn't the leader"
+    "neither kube-scheduler nor kube-controller-manager has a pod that can be restarted: at least two pods must "
+    "exist, all must be Ready, and one must not be the leader"
 )
 
 

@@ -17,8 +17,8 @@ __all__ = ["SignedToken", "remove_signed_tokens"]
 _LABELS = {**LABELS, "app.kubernetes.io/component": "signed-token"}
 _REMEDY = (
     "Tokens in Secrets are for clients outside the cluster. Check service-account-private-key-file among "
-    "kube-controller-manager's flags: it must be the key of a file that service-account-key-file names for "
-    f"kube-apiserver. {KEEP_THE_RELEASES}"
+    "kube-controller-manager's flags: it must belong to a public key in a file of kube-apiserver's flag "
+    f"service-account-key-file. {KEEP_THE_RELEASES}"
 )
 
 

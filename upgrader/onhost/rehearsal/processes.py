@@ -141,8 +141,8 @@ class Processes:
             # Of those that have ended, only the most that any one had is known.
             had = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss >> 10
             raise Failed(
-                f"{', '.join(killed)} was killed (signal 9), which happens when memory runs out: it used {had:,} MiB, "
-                f"and all programs of a rehearsal together may use {self._memory >> 20:,} MiB. Rehearse where more "
+                f"{', '.join(killed)} was killed (signal 9), which happens when memory runs out: it used {had:,} "
+                f"MiB. All programs of a rehearsal together may use {self._memory >> 20:,} MiB. Rehearse where more "
                 "memory is available; if that doesn't help, this cluster has too much data for a rehearsal"
             )
         for name in sorted(self._needed):
@@ -160,8 +160,8 @@ class Processes:
         ran, waited = _processor_seconds(self._started[name].pid)
         if waited > max(seconds / 2, _STARVED * ran):
             raise Failed(
-                f"{self._titles[name]} had a processor for {ran:.0f} s, and waited {waited:.0f} s for one, as this "
-                f"host is busy with other processes, which go before a rehearsal. {LESS_BUSY}"
+                f"{self._titles[name]} had a processor for {ran:.0f} s, and waited {waited:.0f} s for one, because other "
+                f"processes keep this host busy and have priority over a rehearsal. {LESS_BUSY}"
             )
 
     def peak_bytes(self) -> int:

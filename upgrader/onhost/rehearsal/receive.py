@@ -37,8 +37,8 @@ def receive(stream: IO[bytes], work: str, data: str, file_count: int, byte_count
         raise Failed("the cluster's data did not arrive completely. Nothing was started") from None
     if (got, size) != (file_count, byte_count):
         raise Failed(
-            f"{got:,} files with {size:,} bytes of the cluster's data arrived, {file_count:,} with {byte_count:,} were "
-            "sent. Nothing was started"
+            f"{got:,} files with {size:,} bytes of the cluster's data arrived, but {file_count:,} with {byte_count:,} "
+            "were sent. Nothing was started"
         )
 
 

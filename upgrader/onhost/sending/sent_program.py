@@ -23,7 +23,7 @@ _NOT_FOUND = 127
 _OF_PYTHON = re.compile(r"\w+(?:Error|Exception)\b")
 """How the last line of an error begins that Python itself has met."""
 _NO_PYTHON = (
-    "Install python3 on the host, as Ansible and upgrader's programs there need it. If it is not on PATH, set "
+    "Install python3 on the host, which Ansible and upgrader's programs there need. If it is not on PATH, set "
     "ansible_python_interpreter in the inventory."
 )
 _OLD_PYTHON = (

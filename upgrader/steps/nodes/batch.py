@@ -186,7 +186,7 @@ class Batch:
         late = {**broken, **self._await(versions, configured, note, with_pods=with_pods)}
         out = self.detaching.back([name for name in names if name not in late], note)
         return {
-            name: f"it could not be restored to {_either(wanted[name])}, and stays cordoned: {problem}"
+            name: f"restoring it to {_either(wanted[name])} failed, and it stays cordoned: {problem}"
             for name, problem in late.items()
         } | {name: f"{_AS_BEFORE}, but {problem}" for name, problem in out.items()}
 

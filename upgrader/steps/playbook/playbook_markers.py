@@ -91,7 +91,7 @@ class PlaybookMarkers:
         )
 
     def _awaited(self, work: Callable[[], T], note: Callable[[str], None]) -> T:
-        why = f"because each controller has to record whether playbook {self.playbook.name} began and completed"
+        why = f"because each controller must record whether playbook {self.playbook.name} was started and completed"
         return wait_for_hosts(self.clock, work, note, why)
 
     def _read(self) -> list[Marker]:

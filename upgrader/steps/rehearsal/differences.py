@@ -60,7 +60,7 @@ def _gone(found: Difference) -> Finding:
         )
         remedy = "Turn off that API of the target (runtime-config), or use another group."
         return Finding("rehearsal.gone", "error", title, why, remedy)
-    title = f"{found.resource} are stored, and the target does not serve them"
+    title = f"the cluster has {found.resource}, which the target does not serve"
     remedy = "Replace them with objects of the newer API, and delete them; or enable their API (runtime-config)."
     return Finding("rehearsal.gone", "error", title, found.objects, remedy)
 
@@ -78,9 +78,10 @@ def _unreadable(found: Difference) -> Finding:
 
 
 def _left(found: Difference) -> Finding:
-    title = f"the target serves {found.resource}, which the running version does not, but can't read stored ones"
+    title = f"the target can't read stored {found.resource}, and the running version does not serve them"
     remedy = (
-        "Have the running version serve them as they were stored (runtime-config), and delete them. Otherwise, "
+        "Enable the version in which they were stored (runtime-config) in the running kube-apiserver, and delete "
+        "them. Otherwise, "
         "controllers that watch them don't work on the target."
     )
     return Finding("rehearsal.left", "error", title, f"The target says: {found.reason}", remedy)
@@ -101,13 +102,13 @@ def _status(found: Difference) -> Finding:
 
 
 def _create(found: Difference) -> Finding:
-    title = f"the target refuses to create {found.resource} like those that exist"
-    remedy = "Fix the manifests that they come from: existing objects stay, but can't be recreated after the upgrade."
+    title = f"the target refuses to create {found.resource} that are the same as existing ones"
+    remedy = "Fix their manifests: existing objects stay, but can't be recreated after the upgrade."
     return Finding("rehearsal.create", "error", title, found.said, remedy)
 
 
 def _manifest(found: Difference) -> Finding:
-    title = f"the target refuses {found.resource} as Helm's records have them"
+    title = f"the target refuses {found.resource} in the form that Helm's records have"
     remedy = (
         "Upgrade the releases with values or charts that fix it. After the upgrade, Helm can't apply or restore these "
         "manifests."
@@ -164,7 +165,7 @@ def _client(found: Difference) -> Finding:
 
 def _denied(found: Difference) -> Finding:
     resource = found.resource.partition(" ")[2]
-    title = f"the target does not permit clients to get {resource}, as the running version does"
+    title = f"the target no longer permits clients to get {resource}"
     remedy = f"Grant these users create for {resource}, in the Roles that permit get: since v1.35, it needs both."
     return Finding("rehearsal.denied", "error", title, found.said, remedy)
 
@@ -230,8 +231,11 @@ def _parameters(found: Difference) -> Finding:
 
 
 def _elsewhere(found: Difference) -> Finding:
-    title = f"{found.resource} are in an etcd of their own, so they were not tested"
-    why = "Only the etcd of --etcd-servers is copied, and kube-apiserver has --etcd-servers-overrides for them."
+    title = f"{found.resource} are stored in a separate etcd, so they were not tested"
+    why = (
+        "A rehearsal copies only the etcd of --etcd-servers; kube-apiserver's --etcd-servers-overrides names the "
+        "other one."
+    )
     remedy = "Try the target on a test cluster with objects like them."
     return Finding("rehearsal.elsewhere", "unknown", title, why, remedy)
 

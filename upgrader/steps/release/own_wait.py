@@ -62,7 +62,7 @@ class OwnWait:
         if still:
             lines = [line for verdict in lacking for line in verdict.lines()] or [still]
             lines += [f"node {name} went down in the meantime" for name in self._lost(down)]
-            without = f"(waited {seconds:.0f} s, without {first_few(sorted(down))}, which Helm would have waited for)"
+            without = f"(waited {seconds:.0f} s, ignoring {first_few(sorted(down))}; Helm would wait for them, too)"
             remedy = lacking[0].remedy if lacking else ""
             raise WorkloadFailed("\n".join((*lines, without)), remedy=remedy)
 

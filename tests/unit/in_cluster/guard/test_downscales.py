@@ -109,9 +109,7 @@ def test_a_prepared_pod_is_told_that_it_stays_when_replicas_grow_back() -> None:
         await world.look()
         assert world.lease().sets["a"].prepared == {"a-2": "uid-a-2"}
         world.put(stateful_set("a", 3, generation=3))
-        assert "a-2 was prepared for shutdown, but will no longer be removed" in why(
-            await world.webhook()(request("b"))
-        )
+        assert "a-2 was prepared for shutdown, and is not removed after all" in why(await world.webhook()(request("b")))
         world.calls.sent.clear()
         world.calls.answers["ip-a-2"] = (500, b"", "")
         await world.look()
@@ -138,9 +136,7 @@ def test_a_set_that_is_created_again_tells_its_prepared_pods_and_keeps_its_last_
         await world.look()
         before = list(map(read_set, world.found("statefulsets")))
         world.put(stateful_set("a", uid="again"), *(pod("a", number, owner="again") for number in range(3)))
-        assert "a-2 was prepared for shutdown, but will no longer be removed" in why(
-            await world.webhook()(request("b"))
-        )
+        assert "a-2 was prepared for shutdown, and is not removed after all" in why(await world.webhook()(request("b")))
         world.calls.sent.clear()
         await world.look()
         assert world.calls.sent == ["DELETE ip-a-2"]

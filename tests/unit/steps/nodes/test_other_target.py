@@ -53,6 +53,6 @@ def test_node_that_is_back_with_neither_says_which_it_may_have() -> None:
     """Something else than the restore point's is in place: that is no success."""
     fleet, step = interrupted(NEW)
     fleet.never_ready.add("worker-1")
-    with pytest.raises(StepFailed, match=f"it could not be restored to {OTHER} or {OLD}, and stays cordoned"):
+    with pytest.raises(StepFailed, match=f"restoring it to {OTHER} or {OLD} failed, and it stays cordoned"):
         step.apply(fleet.notes.append)
     assert fleet.state() == {"worker-1": f"{NEW} cordoned marked"}

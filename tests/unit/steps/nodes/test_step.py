@@ -209,7 +209,7 @@ def test_node_that_can_not_be_put_back_stays_cordoned() -> None:
     fleet = Fleet("worker-1")
     fleet.never_ready.add("worker-1")
     fleet.irreparable.add("worker-1")
-    with pytest.raises(StepFailed, match=r"it could not be restored to v1\.36\.3, and stays cordoned: .*disk full"):
+    with pytest.raises(StepFailed, match=r"restoring it to v1\.36\.3 failed, and it stays cordoned: .*disk full"):
         fleet.step().apply(fleet.notes.append)
     assert fleet.state() == {"worker-1": f"{NEW} cordoned marked"}
 

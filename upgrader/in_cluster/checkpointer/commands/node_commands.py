@@ -114,7 +114,8 @@ def _choose(
         raise StoreError(f"generation {wanted} of {workload} is damaged: {stored.damaged[wanted]}; intact ones: {good}")
     if inventory.policy is Policy.ALWAYS and wanted != max(stored.records):
         raise StoreError(
-            f"{workload} is the checkpointer itself: it runs its newest intact generation, {max(stored.records)}"
+            f"{workload} is the pod-checkpointer itself, which always runs its newest intact generation, "
+            f"{max(stored.records)}"
         )
     missing = sorted({i for i in stored.generations[wanted].images.values() if present.get(i) is False})
     if missing and not options.missing_images:

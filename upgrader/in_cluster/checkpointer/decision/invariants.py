@@ -76,7 +76,11 @@ def _of(
     if forgotten and not expired(workload, before.policy, history, settings):
         yield Violation("I8", workload, "its checkpoint would be removed while it may be needed here")
     if (ends or pruned or forgotten) and (history.answering_since is None or not history.runtime_known):
-        yield Violation("I2", workload, "something would be deleted while the API or the runtime is unknown")
+        yield Violation(
+            "I2",
+            workload,
+            "something would be deleted while it is unknown whether the API and the container runtime work",
+        )
     if ends and not forgotten and not _stands(workload, history, before.policy, settings):
         yield Violation("I5", workload, "the standby pod would end before anything else is known to be Ready")
     if placed is not None and not before.active and not _needed(workload, history, before.policy):
@@ -85,7 +89,7 @@ def _of(
         yield from _switch(workload, plan, history, before, settings)
     last = before.last_good.number if before.last_good else None
     if pruned & {before.active_number, placed, last}:
-        yield Violation("I6", workload, "the generation in use or the last-known-good would be pruned")
+        yield Violation("I6", workload, "the generation in use, or the last-known-good one, would be deleted")
 
 
 def _switch(

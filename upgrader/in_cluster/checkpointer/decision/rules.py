@@ -194,7 +194,7 @@ def _manifest(
         next_best = best(inventory.generations, also_failed={inventory.active_number})
         if next_best is not None and next_best.number != inventory.active_number:
             return next_best.number, f"generation {inventory.active_number} did not stay up"
-    return inventory.active_number, "active: the workload has not been back for long enough"
+    return inventory.active_number, "active: the workload's own pod has not been back for long enough"
 
 
 def _own(inventory: WorkloadInventory, first: Generation, history: History, settings: Settings) -> int:
@@ -233,7 +233,7 @@ def _start(workload: Workload, inventory: WorkloadInventory, history: History, s
     if history.away_passes < _PASSES:
         return ""
     if not line.seen_up and line.absent_passes >= _PASSES:
-        return "the API is unreachable and nothing on this node would start it"
+        return "the API is unreachable, and this node has no pod of the workload"
     if history.lasted(line.absent_since, settings.grace) and history.lasted(history.away_since, settings.grace):
         return "the API is unreachable and the workload's pod is gone"
     if history.lasted(line.unstable_since, settings.crash_grace) and history.lasted(

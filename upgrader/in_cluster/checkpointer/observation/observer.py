@@ -313,12 +313,15 @@ class Observer:
                 else:
                     problem = (
                         CHANGED,
-                        "a Secret or ConfigMap has changed since the pod started: restart the pod to prove it",
+                        (
+                            "a Secret or ConfigMap has changed since the pod started: restart the pod, so that the new "
+                            "content is tested"
+                        ),
                     )
         except Refused as error:
             problem = (error.reason, str(error))
         except (ApiError, RuntimeUnknown) as error:
-            complaints.append(f"{workload}: the objects that its pod refers to can't be read: {error}")
+            complaints.append(f"{workload}: its pod refers to objects that can't be read: {error}")
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             # A field that Kubernetes got later than this code knows of must not keep the other workloads from a standby
             # pod.

@@ -19,7 +19,7 @@ _TOTALS = {
     "captures": "Generations written.",
     "activations": "Times a standby pod's manifest was put in place.",
     "releases": "Times a standby pod's manifest was deactivated.",
-    "invariant_violations": "Planned changes that were held back because they would break an invariant: a bug.",
+    "invariant_violations": "Planned changes that were not made because they would violate an invariant (a bug).",
 }
 _OF_WORKLOADS = {
     "generation": ("generation", "Number of the last-known-good generation."),

@@ -234,7 +234,7 @@ def _duration(text: str) -> float:
 def _life(text: str) -> float:
     seconds = _duration(text)
     if seconds < _LEAST_LIFE_SECONDS:
-        raise argparse.ArgumentTypeError(f"{text} is less than 10m, which a certificate of the webhooks has to last")
+        raise argparse.ArgumentTypeError(f"{text} is less than 10m, the shortest validity of the webhooks' certificate")
     return seconds
 
 

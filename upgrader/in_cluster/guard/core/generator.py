@@ -155,10 +155,10 @@ def _kept(deployment: Mapping[str, Any], protector: Mapping[str, Any], target: W
     before, now = spec["minAvailable"], target.spec["minAvailable"]
     if now >= before and spec.get("selector") == target.spec["selector"]:
         return None
-    which = "another selector" if now >= before else f"fewer replicas, of which it would keep {now}"
+    which = "a different selector" if now >= before else f"fewer replicas, {now} of them protected"
     message = (
-        f"the Deployment had vanished, and was applied again with {which}. This PodProtector keeps {before} pods "
-        "of its own selector until the Deployment has this selector and enough replicas to keep as many. To make "
+        f"the Deployment was gone, and was applied again with {which}. This PodProtector protects {before} pods of "
+        "its own selector, until the Deployment has the same selector and enough replicas. To make "
         f"the PodProtector follow the Deployment now, annotate it with {RELEASE}=true"
     )
     kept = {key: spec[key] for key in target.spec if key in spec}

@@ -189,8 +189,8 @@ def unseen(lease: GroupLease, sets: Iterable[StatefulSet], old: Collection[Waiti
                 found[name] = f"the downscale of {name} from {opened.before} to {opened.after} replicas, not seen yet"
         elif which and (left := sorted(name for name in record.prepared if _stays(name, which))):
             found[name] = (
-                f"{left[0]} was prepared for shutdown, but will no longer be removed, and has not been notified of "
-                "that yet; if it can't be notified, delete it"
+                f"{left[0]} was prepared for shutdown, and is not removed after all, but has not been told so yet; "
+                "if it can't be reached, delete it"
             )
     return found
 
