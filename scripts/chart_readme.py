@@ -34,7 +34,7 @@ def render(chart: Path) -> str:
     ]
     if intro.exists():
         parts.append(intro.read_text())
-    parts.append("## Values\n\nMade from the comments in `values.yaml`; run `make docs` to regenerate it.\n")
+    parts.append("## Values\n\n`make docs` generates this section from the comments in `values.yaml`.\n")
     rows = [f"| `{name}` | {_code(default)} | {text} |" for name, default, text in _values(chart / "values.yaml")]
     parts.append("\n".join(["| value | default | what it is |", "|---|---|---|", *rows]) + "\n")
     return "\n".join(parts)

@@ -13,7 +13,7 @@ __all__ = ["render"]
 _HEAD = """\
 # Command line
 
-Made from `upgrader --help` by `make docs`.
+`make docs` generates this page from `upgrader --help`.
 """
 
 

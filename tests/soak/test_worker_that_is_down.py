@@ -46,7 +46,7 @@ def test_worker_that_is_down_before_blocks_nothing(cluster: LabCluster) -> None:
     planned = passed(cluster.upgrader("plan", "--to", TARGET))
     says(planned, f"worker {DOWN} is down", "the run leaves it out", "DaemonSet kube-system/kube-proxy")
     ended = passed(cluster.run())
-    says(ended, f"{DOWN} is down: instead of Helm, this step waits for the other pods")
+    says(ended, f"{DOWN} is down: this step, not Helm, waits for the other pods")
     (warned,) = [item for item in cluster.report()["warnings"] if item["id"] == "workers.down"]
     assert DOWN in warned["found"]
     assert cluster.versions() == dict.fromkeys(COMPONENTS, TARGET)

@@ -384,8 +384,9 @@ def _too_large(request: ApiRequest, error: _ItemTooLarge) -> ApiError:
     meta = (error.after or {}).get("metadata") or {}
     before = "/".join(filter(None, (meta.get("namespace"), meta.get("name"))))
     return ApiError(
-        f"'{request.what}': an object is larger than {LARGEST_OBJECT_BYTES >> 20} MiB, and upgrader doesn't read it. "
-        f"Sorted by namespace and name, it is the {f'one after {before}' if before else 'first of its page'}",
+        f"'{request.what}': the response has an object of more than {LARGEST_OBJECT_BYTES >> 20} MiB, which upgrader "
+        "doesn't read. In the order of namespace and name, it is the "
+        f"{f'one after {before}' if before else 'first of its page'}",
         remedy="Make that object smaller, or delete it: etcd stores an object of this size only if "
         "--max-request-bytes was raised.",
     )

@@ -27,7 +27,7 @@ def copy_image(image: str, archive: Path) -> None:
     """
     if shutil.which("skopeo") is None:
         raise UsageError(
-            f"no given archive contains {image}, and skopeo, which could copy it from its registry, is not installed",
+            f"no given archive contains {image}, and skopeo, which copies images from registries, is not installed",
             remedy="Install skopeo; or give a folder with archives: --archives DIR (docker save, ctr images export).",
         )
     with TemporaryDirectory(dir=archive.parent) as folder:

@@ -177,7 +177,7 @@ class SaveOriginalsStep:
 
     def summary(self) -> str:
         if not (names := add_ons(self.objects)):
-            return f"record in Secret {SYSTEM}/{STORE} and on the controllers that kubeadm's add-ons are not changed"
+            return f"record that kubeadm's add-ons are not changed, in Secret {SYSTEM}/{STORE} and on the controllers"
         return f"keep kubeadm's {names} objects in Secret {SYSTEM}/{STORE} and on the controllers"
 
     def capture(self) -> None:

@@ -42,8 +42,8 @@ def check_chosen_by_label(kube: Kube) -> None:
         selector = found["spec"]["template"]["spec"].get("nodeSelector") or {} if found else {CONTROL_PLANE: ""}
         if CONTROL_PLANE not in selector:
             raise Blocked(
-                f"Deployment {_SYSTEM}/{name} doesn't select its nodes by the label {CONTROL_PLANE}, so it can't be "
-                "kept off a node; nothing was changed",
+                f"Deployment {_SYSTEM}/{name} doesn't select its nodes by the label {CONTROL_PLANE}, so its pods "
+                "can't be kept off a node; nothing was changed",
                 remedy=f"Add that label to `nodeSelector` in the values of its release ({CONTROL_PLANE}: '').",
             )
 

@@ -50,7 +50,7 @@ def _second(host: Host, path: str, component: str) -> Blocked:
     return Blocked(
         f"{host.name}: {path} is a second manifest of {component}: the kubelet runs every file in that folder as a "
         "static pod, so it would start this one when the other is retired; nothing was changed",
-        remedy=f"Compare it with what runs: kubectl -n {_SYSTEM} get pod {component}-{host.name} -o yaml\n"
+        remedy=f"Compare it with the running pod: kubectl -n {_SYSTEM} get pod {component}-{host.name} -o yaml\n"
         f"The right one must be {MANIFESTS}/{component}.yaml. Move the other one away: mv {shlex.quote(path)} {_ASIDE}",
     )
 

@@ -113,9 +113,9 @@ def render() -> str:
     schema = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "A line of a command's `-o json` output",
-        "description": "Made from upgrader/model/event.py and upgrader/app/event_lines.py. The second number of "
-        "format_version goes up when types or fields are added, the first when a reader would misunderstand the new "
-        "ones.",
+        "description": "Generated from upgrader/model/event.py and upgrader/app/event_lines.py. The second number of "
+        "format_version increases when types or fields are added, and the first number when older "
+        "readers would misunderstand the new ones.",
         "type": "object",
         "properties": {
             "format_version": {"const": FORMAT_VERSION},

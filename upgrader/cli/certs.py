@@ -74,8 +74,8 @@ def renew(folder: Path, within: float | None, dry_run: bool, yes: bool, take_ove
 
     Uses the controller's kubeadm and CA key. A controller's files are saved before they change, and restored if a step
     fails. Then kube-controller-manager and kube-scheduler, which read their certificate only at startup, are restarted
-    by a rollout, also if an earlier renewal did not get that far. If it is interrupted, run it again. CAs are not
-    renewed.
+    by a rollout, even if an earlier renewal was interrupted before that. If it is interrupted, run it again. CAs are
+    not renewed.
 
     Exit codes: 0 done (or nothing to renew), 2 wrong usage or files, 3 blocked before anything changed, 4 failed and
     rolled back, 5 manual action required, 6 another run holds the lock, 130 interrupted.

@@ -77,7 +77,7 @@ def check(
     which `upgrader explain ID` explains. Exits with 3 when a check blocks the run.
 
     With --trial, it also does what a run's step "trial" does: it creates pods, which pull images that their controller
-    lacks, and deletes them. It holds the cluster's lock meanwhile.
+    lacks, and deletes them. Meanwhile, it holds the cluster's lock.
 
     With --audit-log, it names each client (user agent and user) that calls an API which the target no longer serves.
     The log is read on this machine, and nothing of it is kept.

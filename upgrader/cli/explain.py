@@ -29,8 +29,8 @@ def _complete(_context: click.Context, _parameter: click.Parameter, begun: str) 
 @click.command()
 @click.argument("codes", metavar="[CODE]...", nargs=-1, shell_complete=_complete)
 def explain(codes: tuple[str, ...]) -> None:
-    """Explain each CODE as messages name it: the id of a check or of a finding of `recover`, a gate, an exit code or an
-    error. Without CODE, list all.
+    """Explain each CODE that a message names: the id of a check or of a finding of `recover`, a gate, an exit code or
+    an error. Without CODE, list all.
 
     Needs no cluster and no folder. `…` stands for details of the actual case.
     """

@@ -87,11 +87,11 @@ def init(folder: Path, target: KubernetesVersion, commands: tuple[str, ...], yes
 def plan(folder: Path, output: str, allow_exec: bool, out: Path | None) -> None:
     """Plan every cluster, and group clusters with equal plans. Changes nothing.
 
-    Also shows what each later stage tries for the first time, as no cluster of an earlier stage has it: labels,
+    Also shows what each later stage tries for the first time, because no cluster of an earlier stage has it: labels,
     findings, steps, images; the number of nodes, their operating systems, architectures, container runtimes and
     kubelets; CNI plugins and modes of kube-proxy. Names clusters without a rehearsal, and windows that are too short
-    for runs that take as long as earlier ones. During a campaign, names waiting clusters that would fail for the
-    same cause as others did.
+    for runs that take as long as earlier ones. During a campaign, names waiting clusters that would fail for the same
+    cause as others did.
 
     Exit codes: 0 every cluster can be upgraded, 2 wrong usage or files, 3 a check blocks a cluster, or a cluster can't
     be planned.
@@ -400,11 +400,11 @@ def render(folder: Path, form: PipelineForm) -> None:
 @_REASON
 @click.pass_obj
 def declare_jobs_gone(folder: Path, uid: str, reason: str) -> None:
-    """Declare that the management cluster with this UID is permanently gone: none of its Jobs runs, or will run again.
+    """Declare that the management cluster with this UID is permanently gone, with all of its Jobs.
 
-    Use it only if its nodes are off, or were deleted: pods run on without an API server. The UID is that of its
-    namespace kube-system, which `fleet run` shows. Afterwards the campaign goes on with the management cluster that
-    jobs.kubeconfig leads to, and resumes runs that have not ended.
+    Use it only if its nodes are off or were deleted: pods keep running without an API server. UID is the UID of the
+    cluster's namespace kube-system, which `fleet run` shows. The campaign then continues with the management cluster in
+    jobs.kubeconfig, and resumes runs that have not ended.
     """
     from upgrader.fleet.use_cases import jobs_gone
 

@@ -145,8 +145,8 @@ def copy(folder: Path, out: Path) -> None:
 
     An allow-list of fields decides what is in it: versions; flags and values that a lab can have; nodes with their
     labels and taints; namespaces, CustomResourceDefinitions, admission policies, webhooks' rules, priority classes,
-    disruption budgets; and of workloads their counts, labels, selectors and placement. No Secret, no ConfigMap, no
-    custom resource, no annotation, and of containers nothing at all. Read the file before you share it.
+    disruption budgets; and the counts, labels, selectors and placement of workloads. It has no Secrets, ConfigMaps,
+    custom resources or annotations, and nothing about containers. Read the file before you share it.
 
     Exit codes: 0 written, 2 wrong usage or files, 3 no control plane that upgrader can upgrade, 5 the API did not
     answer, or refused a list.

@@ -124,10 +124,11 @@ def run(
     last version that was reached; run the same command to continue from there.
 
     If the newest upgrade was interrupted, on this machine or another, and its changes are still in place, choose:
-    --resume continues it as `upgrader resume` does, unless it failed: then check it first. --new starts a new
+    --resume continues it as `upgrader resume` does, but refuses a run that failed: check that first. --new starts a new
     run, whose rollback restores what the interrupted one left.
 
-    If a controller is down, the run doesn't start; with `policy.degraded: allow`, it leaves one out of at least three.
+    If a controller is down, the run doesn't start; with `policy.degraded: allow`, it leaves out one of three or more
+    controllers.
 
     Exit codes: 0 done, 2 wrong usage or files, 3 blocked by a check or an outdated saved plan, 4 failed and rolled
     back with the cluster healthy, 5 manual action required, 6 another run holds the lock, 130 interrupted.

@@ -200,7 +200,8 @@ class FleetObservabilitySection(Section):
         "`fleet.yaml`. Empty: nowhere.",
     )
     pushgateway: HttpSection | None = Field(
-        default=None, description="The Pushgateway that metrics are pushed to. Paths are relative to `fleet.yaml`."
+        default=None,
+        description="The Pushgateway to which the campaign pushes its metrics. Paths are relative to `fleet.yaml`.",
     )
     webhook: WebhookSection | None = Field(
         default=None,

@@ -173,8 +173,9 @@ class NodesSection(Section):
     )
     kubelet_configuration: KubeletFields = Field(
         default={},
-        description="Fields of the KubeletConfiguration, as in its file. They are merged into the file of each node, "
-        "whose other fields stay, and into the ConfigMap from which kubeadm configures nodes that join.",
+        description="Fields of the KubeletConfiguration, as in its file. They are merged into each node's file, in "
+        "which the other fields stay, and into the ConfigMap from which kubeadm configures nodes that "
+        "join.",
     )
     container_runtime: ContainerRuntimeSection | None = None
     pools: list[NodePoolSection] = Field(

@@ -135,7 +135,7 @@ class ObservabilitySection(Section):
         "(`--collector.textfile.directory`). The metrics of a run are written there. Empty: nowhere.",
     )
     pushgateway: HttpSection | None = Field(
-        default=None, description="The Pushgateway that the metrics of a run are pushed to."
+        default=None, description="The Pushgateway to which a run pushes its metrics."
     )
     prometheus: HttpSection | None = Field(
         default=None,
@@ -143,7 +143,8 @@ class ObservabilitySection(Section):
     )
     otlp: HttpSection | None = Field(
         default=None,
-        description="The OpenTelemetry collector that a run's trace is sent to (OTLP over HTTP, `/v1/traces` below the "
+        description="The OpenTelemetry collector to which a run sends its trace (OTLP over HTTP, `/v1/traces` below "
+        "the "
         "URL).",
     )
     kubernetes_events: bool = Field(

@@ -21,7 +21,7 @@ _CAPITAL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _HEAD = """\
 # upgrader.yaml
 
-Made from `upgrader/config/upgrader_yaml.py`; run `make docs` to regenerate it.
+`make docs` generates this page from `upgrader/config/upgrader_yaml.py`.
 
 Durations are written like `90s`, `5m` or `1h30m`. An unknown key is an error.
 The environment variables `UPGRADER_KUBECONFIG` and `UPGRADER_CONTEXT` override `cluster.kubeconfig` and

@@ -61,7 +61,8 @@ class StepAvailabilitySection(Section):
 
 
 class ApprovalSection(Section):
-    """A person's [approval](../observability.md#approvals) before a step changes anything; `--yes` is none."""
+    """A person's [approval](../observability.md#approvals) before a step changes anything; `--yes` doesn't count as
+    one."""
 
     deadline: Duration = Field(
         default=3600.0,

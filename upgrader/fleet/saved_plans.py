@@ -151,7 +151,7 @@ def refuse_plan_file(path: Path, fleet: Fleet) -> None:
     for cluster in fleet.clusters:
         if place.is_relative_to(cluster.folder.resolve()):
             raise UsageError(
-                f"the plan can't be written to {path}: the folder of cluster {cluster.name} would change by it",
+                f"the plan can't be written to {path}: that would change the folder of cluster {cluster.name}",
                 remedy="Write it to another folder.",
             )
 

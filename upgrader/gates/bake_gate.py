@@ -46,7 +46,7 @@ class BakeGate:
         if spent < self._seconds:
             return pending(
                 f"all {len(self._watched)} gates pass; {spent:.0f} of {self._seconds:.0f} s",
-                remedy="Wait; or set a shorter `policy.bake` in upgrader.yaml.",
+                remedy="Wait, or set a shorter `policy.bake` in upgrader.yaml.",
             )
         return holds(f"all {len(self._watched)} gates passed for {self._seconds:.0f} s")
 

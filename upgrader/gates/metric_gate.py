@@ -57,7 +57,7 @@ def asked_after(prometheus: Prometheus, settings: MetricGateSettings, elapsed: f
         return verdict
     return pending(
         f"{verdict.reason}, for {elapsed:.0f} of {window:.0f} s",
-        remedy="Wait; or set a shorter `window` of the gate in upgrader.yaml.",
+        remedy="Wait, or set a shorter `window` of the gate in upgrader.yaml.",
     )
 
 

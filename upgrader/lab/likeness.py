@@ -154,8 +154,8 @@ def objects_of(copied: ClusterCopy, nodes: int) -> tuple[tuple[dict[str, Any], .
     most = None if _pods(workloads, nodes, None) <= room else _FEW
     if _pods(workloads, nodes, most) > room:
         raise UsageError(
-            f"the copied cluster has {len(workloads)} workloads: even with {_FEW} pods of each, a lab of {nodes} nodes "
-            f"could not run them, with {_PODS_OF_A_NODE} on each; nothing was created",
+            f"the copied cluster has {len(workloads)} workloads: a lab of {nodes} nodes, with at most "
+            f"{_PODS_OF_A_NODE} pods on each, could not run even {_FEW} pods of each workload; nothing was created",
             remedy="Create a lab with more nodes (--workers N), or remove workloads from the file.",
         )
     reduced = [item for item in workloads if most is not None and _replicas(item) > most]

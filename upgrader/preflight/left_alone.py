@@ -57,7 +57,7 @@ def _has_a_pool(
             "nodes.left-alone-in-pool",
             "error",
             f"{each.where}: `nodes.leftAlone` selects nodes that are also upgraded: {first_few(twice)}",
-            "Controllers are always upgraded, and so are nodes with the labels of a pool.",
+            "Controllers, and nodes with the labels of a pool, are always upgraded.",
             "Correct the labels in `nodes.leftAlone` or `nodes.pools` of upgrader.yaml, or the node's own labels.",
         )
 

@@ -39,8 +39,9 @@ def check_surge_nodes(context: PreflightContext) -> Iterator[Finding]:
             else "Runs don't upgrade it, and this one doesn't remove it.",
             "Leave it as it is."
             if taken
-            else f"kubectl drain {names[0]}, and remove it; or have a run do that: `surge` of the pool {pool} in "
-            f"upgrader.yaml. To keep it: kubectl label node {names[0]} {SURGE}-, and add it to the inventory.",
+            else f"kubectl drain {names[0]}, and remove it; or add `surge` to the pool {pool} in upgrader.yaml: the "
+            f"next run then removes it. To keep it: kubectl label node {names[0]} {SURGE}-, and add it to the "
+            "inventory.",
         )
     labelled = [name for name in sorted(_listed(context)) if _has_label(context, name)]
     if labelled:

@@ -23,8 +23,9 @@ def render() -> str:
     schema = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "A plan, as `upgrader plan -o json` prints it",
-        "description": "Made from upgrader/model/plan_document.py and upgrader/app/offline_plan.py. The second number "
-        "of format_version goes up when fields are added, the first when a reader would misunderstand the new ones.",
+        "description": "Generated from upgrader/model/plan_document.py and upgrader/app/offline_plan.py. The second "
+        "number of format_version increases when fields are added, and the first number when older "
+        "readers would misunderstand the new ones.",
         "oneOf": [schema_of(PlanDocument), schema_of(OfflinePlan)],
     }
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"

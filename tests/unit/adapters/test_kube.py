@@ -163,7 +163,9 @@ def test_an_object_that_is_too_large_is_told(
     items: list[dict[str, object]] = [{"metadata": {"name": name, "namespace": "ns"}} for name in before]
     items.append({"metadata": {"name": "large", "annotations": {"x": "x" * (17 << 20)}}})
     server.answers((200, {}, json.dumps({"kind": "PodList", "metadata": {}, "items": items}).encode()))
-    with pytest.raises(ApiError, match=f"'list pods': an object is larger than 16 MiB.* it is {place}") as caught:
+    with pytest.raises(
+        ApiError, match=f"'list pods': the response has an object of more than 16 MiB.* it is {place}"
+    ) as caught:
         kube.list(PODS)
     assert "--max-request-bytes" in caught.value.remedy and len(server.asked) == 1
 

@@ -956,7 +956,7 @@ def test_plan_that_can_not_be_saved(folder: Path, monkeypatch: pytest.MonkeyPatc
     with pytest.raises(Blocked, match="no plan was saved: c can't be planned"):
         fleet(folder, "plan", "--out", str(folder / "fleet.plan"))
     inside = folder / "clusters/a/fleet.plan"
-    with pytest.raises(UsageError, match="the folder of cluster a would change by it"):
+    with pytest.raises(UsageError, match="that would change the folder of cluster a"):
         fleet(folder, "plan", "--out", str(inside))
     assert not (folder / "fleet.plan").exists() and not inside.exists()
 

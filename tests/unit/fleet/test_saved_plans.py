@@ -169,7 +169,7 @@ def test_only_a_plan_is_replaced(saved: SavedFleetPlan, tmp_path: Path) -> None:
         refuse_plan_file(tmp_path / "fleet.yaml", fleet)
     link = fleet.clusters[0].folder / "link"
     link.symlink_to(saved.path)
-    with pytest.raises(UsageError, match="the folder of cluster a would change by it"):
+    with pytest.raises(UsageError, match="that would change the folder of cluster a"):
         refuse_plan_file(link, fleet)
     with pytest.raises(UsageError, match="there is no folder"):
         refuse_plan_file(tmp_path / "missing/fleet.plan", fleet)

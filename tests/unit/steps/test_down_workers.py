@@ -234,7 +234,7 @@ def test_rollout_gets_past_a_worker_that_was_down_before(cluster: Cluster) -> No
     assert cluster.helm.calls == ["upgrade app without waiting"]
     assert cluster.newest() == set(UP)
     assert cluster.fewest == len(UP) - 1
-    assert f"{DOWN} is down: instead of Helm, this step waits for the other pods" in cluster.notes[0]
+    assert f"{DOWN} is down: this step, not Helm, waits for the other pods" in cluster.notes[0]
     assert f"{DOWN} is down, and uses up the DaemonSet's maxUnavailable" in cluster.notes[1]
 
 
@@ -561,7 +561,7 @@ def test_worker_that_went_down_in_the_run_is_waited_for_by_helm_as_ever(cluster:
     cluster.kube.delete(PODS, f"agent-1-{DOWN}", NAMESPACE)
     step.undo(RestorePoint("app", NAMESPACE, 1), cluster.notes.append)
     assert cluster.helm.calls[-1] == "rollback app 1 without waiting"
-    assert f"{DOWN} is down: instead of Helm, this step waits for the other pods of release app" in cluster.notes
+    assert f"{DOWN} is down: this step, not Helm, waits for the other pods of release app" in cluster.notes
 
 
 def test_undo_is_waited_for_without_it(cluster: Cluster) -> None:

@@ -22,7 +22,8 @@ def _schema() -> dict[str, Any]:
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "A line of an upgrader journal",
-        "description": "Made from upgrader/model/event.py. Within one schema number, types and fields may be added.",
+        "description": "Generated from upgrader/model/event.py. Within one schema number, types and fields may be "
+        "added.",
         "type": "object",
         "properties": {
             "schema": {"const": SCHEMA},

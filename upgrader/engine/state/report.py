@@ -195,8 +195,8 @@ def render() -> str:
         **_schema(),
     }
     schema["description"] += (
-        "\n\nMade from upgrader/engine/state/report.py. The second number of format_version goes up when fields are "
-        "added, the first when a reader would misunderstand the new ones."
+        "\n\nGenerated from upgrader/engine/state/report.py. The second number of format_version increases when "
+        "fields are added, and the first number when older readers would misunderstand the new ones."
     )
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
 

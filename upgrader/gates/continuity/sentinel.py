@@ -98,7 +98,10 @@ def check_token(kube: Kube, baseline: Baseline, server: str, age_seconds: float)
             says = f"kube-apiserver no longer accepts tokens that it issued before this run{_at(server)}: HTTP 401"
             return broken(says, remedy=_TOKEN_REMEDY)
         if error.status == 403:
-            says = f"ServiceAccounts are no longer allowed to read /api{_at(server)}, as any client should be: HTTP 403"
+            says = (
+                f"ServiceAccounts are no longer allowed to read /api{_at(server)}, which every client should be "
+                "allowed to read: HTTP 403"
+            )
             return broken(says, remedy=_TOKEN_REMEDY)
         return contradicted(what, error, _TOKEN_REMEDY)
     return None

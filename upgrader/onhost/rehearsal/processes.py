@@ -160,8 +160,8 @@ class Processes:
         ran, waited = _processor_seconds(self._started[name].pid)
         if waited > max(seconds / 2, _STARVED * ran):
             raise Failed(
-                f"{self._titles[name]} had a processor for {ran:.0f} s, and waited {waited:.0f} s for one, because other "
-                f"processes keep this host busy and have priority over a rehearsal. {LESS_BUSY}"
+                f"{self._titles[name]} had a processor for {ran:.0f} s, and waited {waited:.0f} s for one, because "
+                f"other processes keep this host busy and have priority over a rehearsal. {LESS_BUSY}"
             )
 
     def peak_bytes(self) -> int:

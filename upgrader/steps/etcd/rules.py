@@ -35,7 +35,7 @@ def _wrong(each: MemberNow, revision: int) -> str:
     if not server.leader:
         return "etcd has no leader"
     if server.revision < revision:
-        return f"etcd is behind: at revision {server.revision}, others were at {revision}"
+        return f"etcd is at revision {server.revision}, but others were already at {revision}"
     if isinstance(each.runs, Unknown):
         return f"the image that etcd runs is unknown: {each.runs.why}"
     return "" if each.runs else f"etcd doesn't run the image of its manifest, {each.image}"

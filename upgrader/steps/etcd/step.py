@@ -250,7 +250,7 @@ def _failed(name: str, before: str, changed: Changed) -> StepFailed:
     if changed.back and changed.image != before:
         then = f"Its manifest has the image {changed.image}: {changed.back}"
     elif changed.back:
-        then = f"Its manifest has the previous image, {changed.image}, but etcd is not healthy with it: {changed.back}"
+        then = f"Its manifest has the previous image again, {changed.image}, but etcd is not healthy: {changed.back}"
     else:
         then = f"It runs {changed.image} again, and is healthy."
     return StepFailed(

@@ -92,7 +92,8 @@ class RehearsalHost:
             except UpgraderError as error:  # the one that ended it matters more
                 self.note(
                     f"{self.host.name}: {work} may remain for some minutes, with a copy of etcd's data: "
-                    f"{error.message}. Its unit removes it at its end; after a power cut, the next rehearsal there does"
+                    f"{error.message}. The rehearsal's systemd unit removes it when it ends; after a power cut, the "
+                    "next rehearsal on that host removes it"
                 )
             raise
         self._remove(data.use, work, _REMOVE_SECONDS)

@@ -121,7 +121,7 @@ def roll_back(
     manifest = helm.manifest(release, namespace, revision)
     own = down.undoing(manifest, namespace)
     if own is not None:
-        note(f"{own.why}: instead of Helm, this step waits for the other pods of release {release}")
+        note(f"{own.why}: this step, not Helm, waits for the other pods of release {release}")
     else:
         began = down.clock.monotonic()
         try:

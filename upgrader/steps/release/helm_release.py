@@ -97,7 +97,7 @@ class ChartStep:
         wait = self.down.upgrading(self.after, self.spec.namespace) if self.down is not None else None
         watcher = self.watcher()
         watch = _Told(watcher, note)
-        how = "atomic" if wait is None else f"{wait.why}: instead of Helm, this step waits for the other pods"
+        how = "atomic" if wait is None else f"{wait.why}: this step, not Helm, waits for the other pods"
         note(f"helm upgrade --install {self.spec.name} ({how}, timeout {self.timeout_seconds:.0f} s)")
         try:
             done = self.helm.upgrade(

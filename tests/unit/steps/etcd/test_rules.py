@@ -35,7 +35,7 @@ def test_healthy_members_are_settled(count: int) -> None:
         ({"healthy": False, "said": "RAFT NO LEADER"}, "controller-3: etcd is not healthy: RAFT NO LEADER"),
         ({"alarms": (Alarm("NOSPACE", "controller-3"),)}, "has raised the alarm NOSPACE"),
         ({"leader": ""}, "etcd has no leader"),
-        ({"revision": 99}, "at revision 99, others were at 100"),
+        ({"revision": 99}, "etcd is at revision 99, but others were already at 100"),
         (
             {"members": (*(Member(name, name) for name in NAMES), Member("f1", "", learner=True))},
             "etcd member f1 is still a learner",

@@ -108,7 +108,7 @@ def test_a_member_that_is_behind_is_waited_for() -> None:
     step.apply(lambda text: None)
     assert slow.images["controller-1"] == NEW and step.clock.monotonic() > 5
     hopeless = Controllers(behind={"controller-3": 10_000})
-    with pytest.raises(StepFailed, match="waited 180 s for all members of etcd: controller-3: etcd is behind"):
+    with pytest.raises(StepFailed, match="waited 180 s for all members of etcd: controller-3: etcd is at revision"):
         hopeless.step().apply(lambda text: None)
     assert hopeless.told == []
 
@@ -120,7 +120,7 @@ def test_what_is_waited_for_is_told() -> None:
     assert not any("waiting" in note for note in notes)
     Controllers(behind={"controller-3": 5}).step().apply(notes.append)
     (told,) = [note for note in notes if "waiting" in note]
-    assert "controller-3: etcd is behind" in told and "up to 180 s" in told
+    assert "controller-3: etcd is at revision" in told and "up to 180 s" in told
     notes.clear()
     Controllers(unwell=20).step().apply(notes.append)
     (told,) = [note for note in notes if "waiting" in note]

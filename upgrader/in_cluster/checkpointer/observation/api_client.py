@@ -167,7 +167,9 @@ class Api:
         if status == http.client.NOT_FOUND:
             if not _is_status(content):
                 # Its words for a path: it may not serve the whole API (--runtime-config), or be no API server.
-                raise ApiUnknown(f"{where}: 404, and not from an API server that serves this kind")
+                raise ApiUnknown(
+                    f"{where}: 404: the answer isn't from an API server, or the API server doesn't serve this kind"
+                )
             raise _NotFound(f"{where}: 404")
         if status >= http.client.INTERNAL_SERVER_ERROR:
             raise ApiAway(f"{where}: {status}")

@@ -70,7 +70,7 @@ async def _pages(
         if page.token == token:
             why = "the API server returned the same page twice"
         elif not begun.isdisjoint(first):
-            why = f"a page begins with {first[0]}, as an earlier one does"
+            why = f"two pages begin with {first[0]}"
         elif objects >= _MOST_OBJECTS:
             why = f"there are more pages after {_MOST_OBJECTS:,} objects"
         if why:

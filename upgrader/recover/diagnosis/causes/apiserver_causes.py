@@ -66,8 +66,8 @@ def _exit(name: str, container: Container, serves: bool) -> Finding:
     detail = "\n".join((f"Pod {container.pod}, image {container.image}.", *container.log[-6:]))
     if "address already in use" in words:
         remedy = (
-            "Another instance uses its port: without --permit-port-sharing, a standby pod and kube-apiserver's pod "
-            "can't both run."
+            "Another instance uses its port. Without --permit-port-sharing, a standby pod and kube-apiserver's own "
+            "pod can't run at the same time."
         )
     elif container.standby:
         remedy = "An older generation may work; `upgrader recover` tries the next one."
