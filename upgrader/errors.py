@@ -28,6 +28,7 @@
     │   └── PlaybookRefused       5  Ansible refuses to read it; nothing of it was run
     ├── CampaignStopped           5  a campaign needs a person, or ended with failures (3 or 4, where none is worse)
     ├── JournalError              5  the run's journal can't be written
+    ├── MachineFailed             5  a full disk, or another fault of this machine, ended a run where it was
     ├── Locked                    6  another run is upgrading this cluster
     └── Interrupted             130  stopped by the operator; resumable
 
@@ -62,6 +63,7 @@ __all__ = [
     "JournalError",
     "LabError",
     "Locked",
+    "MachineFailed",
     "PlanNotApproved",
     "PlaybookError",
     "PlaybookRefused",
@@ -280,6 +282,12 @@ class CampaignStopped(UpgraderError):
 
 class JournalError(UpgraderError):
     """The journal can't be written any more, so the run stopped where it was."""
+
+    exit_code = 5
+
+
+class MachineFailed(UpgraderError):
+    """A full disk, or another fault of the machine that upgrader runs on, ended a run; it can be resumed."""
 
     exit_code = 5
 

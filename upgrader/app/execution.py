@@ -16,6 +16,7 @@ from upgrader.app.locking import HeldLock
 from upgrader.app.probing import probe_of, probing, recording
 from upgrader.app.removed_apis import removed_by_plan, removed_by_undo
 from upgrader.app.run_observers import observing
+from upgrader.app.system_errors import run_ended_by_the_system
 from upgrader.app.wiring import Session
 from upgrader.config.yaml_document import shown
 from upgrader.engine.execution.cordoned_nodes import cordoned
@@ -264,9 +265,13 @@ def _reported(
     """Do the job, and write a report however it ends."""
     try:
         result = _run(session, front_end, job, journal, held)
-    except BaseException:
-        with suppress(UpgraderError):  # the error that ended the run matters more
-            _close(job.folder, journal)
+    except BaseException as error:
+        state = None
+        with suppress(UpgraderError, OSError):  # the error that ended the run matters more
+            state = _close(job.folder, journal)
+        kind = state.kind if state is not None else RunKind.UPGRADE
+        if isinstance(error, OSError) and (ended := run_ended_by_the_system(error, job.folder, kind)) is not None:
+            raise ended from error
         raise
     return result, _close(job.folder, journal)
 

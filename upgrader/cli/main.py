@@ -110,6 +110,13 @@ def _reader_may_leave() -> Iterator[None]:
         raise SystemExit(exit_code_of(error)) from error
 
 
+def _refused(error: OSError, folder: object) -> UpgraderError | None:
+    """What this machine's system refused; None for a bug. A current folder that is gone is refused before `cli`."""
+    from upgrader.app.system_errors import refused_by_the_system  # not at the top: seldom needed
+
+    return refused_by_the_system(error, folder if isinstance(folder, Path) else None)
+
+
 class _LazyGroup(HelpfulGroup):
     """A group that knows its commands' names and one-line helps without importing them."""
 
@@ -155,6 +162,13 @@ class _LazyGroup(HelpfulGroup):
             except UpgraderError as error:
                 error.folder = ctx.obj
                 raise
+            except BrokenPipeError:
+                raise
+            except OSError as error:
+                refused = _refused(error, ctx.obj)
+                if refused is None:
+                    raise
+                raise refused from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         longest = max(map(len, _COMMANDS))

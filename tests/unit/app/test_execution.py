@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -34,7 +35,7 @@ from upgrader.engine.locks.cluster_lock import acquire
 from upgrader.engine.locks.fence import Fence
 from upgrader.engine.locks.lease_object import Holder
 from upgrader.engine.state.run_state import RunState, StepState
-from upgrader.errors import JournalError, RollbackFailed, UsageError
+from upgrader.errors import JournalError, MachineFailed, RollbackFailed, UsageError
 from upgrader.gates.availability.series_file import SERIES, SeriesWriter
 from upgrader.gates.continuity.api_services import REPAIR
 from upgrader.gates.kubernetes_kinds import EVENTS, WORKLOADS
@@ -78,6 +79,21 @@ def test_what_ended_the_run_is_what_is_said(tmp_path: Path, monkeypatch: pytest.
     assert "upgrader resume" in caught.value.remedy
     reports = [json.loads(path.read_text())["outcome"] for path in tmp_path.glob("runs/*/report.json")]
     assert reports == ([] if full else ["interrupted"])
+
+
+@pytest.mark.parametrize("number", [28, 30], ids=["disk full", "read-only"])
+def test_run_that_the_machine_ends_is_left_to_be_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """A step needs a temporary file, and there is no room: that is no traceback, and no error of the command line."""
+
+    def fails(*_: object) -> None:
+        raise OSError(number, os.strerror(number), "/tmp/upgrader-ansible-1")
+
+    monkeypatch.setattr(execution, "_run", fails)
+    with pytest.raises(MachineFailed, match="upgrader-ansible-1 can't be used") as caught:
+        execute_run(session(tmp_path), FrontEnd(), NewRun(RunKind.UPGRADE, Pipeline(())), held=None)
+    assert "`upgrader resume`" in caught.value.remedy and caught.value.exit_code == 5
 
 
 def test_run_whose_folder_can_not_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

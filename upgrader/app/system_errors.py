@@ -1,0 +1,76 @@
+"""Errors of this machine's system that no module expected: a full disk, a read-only folder, a name that is too long.
+
+A module that opens a file which may well be missing or damaged has a message of its own. This is for all other places:
+what the system says, about which file, and what to do, instead of a traceback.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+from upgrader.errors import MachineFailed, UpgraderError, UsageError
+from upgrader.model.run_kind import RunKind
+
+__all__ = ["refused_by_the_system", "run_ended_by_the_system"]
+
+_FULL = "Free disk space there, or raise the quota. To see what is left: df -h {places}"
+_READ_ONLY = "It is on a read-only file system: mount it writable, or use another folder."
+_DENIED = "Give the user of upgrader access to it. To see its owner and mode: ls -ld {path}"
+_BROKEN = "The disk, or the server of a network file system, has failed: see the kernel's log (dmesg)."
+_LIMIT = "Raise the limit of open files for this user: ulimit -n."
+_MEMORY = "Free memory on this machine, or use one with more."
+_PATH = "Correct the path."
+_GONE = "Change into a folder that exists, and check that TMPDIR is one that can be written."
+_REMEDIES = {
+    errno.ENOSPC: _FULL,
+    errno.EDQUOT: _FULL,
+    errno.EROFS: _READ_ONLY,
+    errno.EACCES: _DENIED,
+    errno.EPERM: _DENIED,
+    errno.EIO: _BROKEN,
+    errno.ESTALE: _BROKEN,
+    errno.EMFILE: _LIMIT,
+    errno.ENFILE: _LIMIT,
+    errno.ENOMEM: _MEMORY,
+    errno.ENOTDIR: _PATH,
+    errno.EISDIR: _PATH,
+    errno.ENAMETOOLONG: _PATH,
+    errno.ELOOP: _PATH,
+    errno.ENOENT: _GONE,
+}
+_WITHOUT_FILE = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOENT}
+)
+"""What the system says of no file in particular, or of one that is open already: the others are a bug without one."""
+
+
+def refused_by_the_system(error: OSError, folder: Path | None) -> UsageError | None:
+    """The same as an error of the command's environment; None for one that may be a bug. `folder`: the cluster's."""
+    said = _said(error, folder)
+    return UsageError(said[0], remedy=said[1]) if said else None
+
+
+def run_ended_by_the_system(error: OSError, folder: Path, kind: RunKind) -> UpgraderError | None:
+    """The same where it ended a run: it was left as it was, and can be continued. None for one that may be a bug."""
+    said = _said(error, folder)
+    if said is None:
+        return None
+    again = "`upgrader resume`" if kind is RunKind.UPGRADE else "run the same command again"
+    return MachineFailed(f"the run stopped where it was: {said[0]}", remedy=f"{said[1]}\nThen: {again}.")
+
+
+def _said(error: OSError, folder: Path | None) -> tuple[str, str] | None:
+    """The message and the remedy."""
+    number, name = error.errno, error.filename
+    if number not in _REMEDIES or isinstance(error, ConnectionError | TimeoutError):
+        return None
+    if name is None and number not in _WITHOUT_FILE:
+        return None
+    if name is not None and number == errno.ENOENT:
+        return None  # a module that needs a file which may be missing tells it itself: this is a bug
+    path = os.fsdecode(name) if isinstance(name, str | bytes) else str(name)
+    places = path if name is not None else f"{folder or '.'} ${{TMPDIR:-/tmp}}"
+    what = path if name is not None else "a file of this command"
+    return f"{what} can't be used: {error.strerror}", _REMEDIES[number].format(places=places, path=path)
