@@ -41,6 +41,14 @@ def is_foreign(status: int, headers: Mapping[str, str], body: bytes) -> bool:
 def not_kubernetes(text: bytes, what: str, status: int = HTTPStatus.OK) -> ApiUnavailable:
     """The error of such an answer: the API server itself has not answered."""
     counted = f"HTTP {status} " if status >= HTTPStatus.MULTIPLE_CHOICES else ""
+    if status == HTTPStatus.NOT_FOUND and text.strip() == _UNSERVED:
+        return ApiUnavailable(
+            f"the response to '{what}' might not be from a Kubernetes API: HTTP {status} {_UNSERVED.decode()!r}, "
+            "without the header Audit-Id, which an API server gives each of its responses",
+            remedy="Check what is between this machine and the API server (the kubeconfig's server and proxy-url, load "
+            "balancers): either it has sent this response itself, or it removes response headers. It has to leave "
+            "Audit-Id in them.",
+        )
     return ApiUnavailable(
         f"the response to '{what}' is not from a Kubernetes API: {counted}{text[:_SHOWN_BYTES]!r}",
         remedy="Check the kubeconfig's server address and proxy-url, and any load balancer in front of the API server. "

@@ -19,6 +19,7 @@ from upgrader.adapters import paging
 from upgrader.adapters.kube import KubeAdapter
 from upgrader.errors import ApiError, ApiUnavailable, ConfigError, CredentialsRefused
 from upgrader.ports import Kind
+from upgrader.ui.errors import print_error
 
 PODS = Kind("v1", "pods")
 DEPLOYMENTS = Kind("apps/v1", "deployments")
@@ -514,6 +515,31 @@ def test_something_else_than_json_is_no_api(kube: KubeAdapter, server: ScriptedS
         kube.list(PODS)
 
 
+def test_an_unserved_path_without_its_header_is_told_as_what_it_may_be(
+    kube: KubeAdapter, server: ScriptedServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A proxy has these words in its own name, or removes the header of an API server that says them: the user reads
+    both, and that no API server is known to have failed.
+    """
+    server.answers((404, {"Content-Type": "text/plain"}, b"404 page not found\n"))
+    with pytest.raises(ApiUnavailable) as caught:
+        kube.raw("/apis/example.com/v1")
+    print_error(caught.value, sys.stderr)
+    said = " ".join(capsys.readouterr().err.split())
+    assert "'get /apis/example.com/v1' might not be from a Kubernetes API: HTTP 404 '404 page not found'" in said
+    assert "without the header Audit-Id" in said
+    assert "sent this response itself, or it removes response headers" in said
+    assert "did not answer" not in said and "doesn't answer" not in said
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_an_object_that_is_gone_needs_no_header(kube: KubeAdapter, server: ScriptedServer, *, kept: bool) -> None:
+    """A proxy that removes response headers hides no object's 404: that is told by its own kind."""
+    headers = {"Audit-Id": "a", "Content-Type": "application/json"} if kept else {}
+    server.answers((404, headers, b'{"kind": "Status", "reason": "NotFound"}'))
+    assert kube.get(PODS, "a", "ns") is None
+
+
 PAGE = {"Content-Type": "text/html; charset=utf-8"}
 OTHERS = {
     "page": (404, PAGE, b"<html>404 Not Found</html>"),
@@ -550,7 +576,7 @@ def test_what_something_else_answers_is_no_answer_of_the_api(
         lambda: kube.create(PODS, pod, "ns"),
         lambda: list(kube.watch(PODS, "ns", "a", timeout_seconds=1)),
     ):
-        with pytest.raises(ApiUnavailable, match="not from a Kubernetes API") as caught:
+        with pytest.raises(ApiUnavailable, match=r"not (be )?from a Kubernetes API") as caught:
             ask()
         assert caught.value.status == 0
 
