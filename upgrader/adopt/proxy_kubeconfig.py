@@ -21,7 +21,7 @@ def proxy_server(kubeconfig: str) -> str:
     if not cluster.get("server"):
         raise _other("has no server in kubeconfig.conf")
     if lost := sorted(cluster.keys() - _CHARTS):
-        raise _other(f"has {', '.join(f'`{key}`' for key in lost)} in kubeconfig.conf, which the chart's would lack")
+        raise _other(f"has {', '.join(f'`{key}`' for key in lost)} in kubeconfig.conf, but the chart's would not")
     return str(cluster["server"])
 
 

@@ -141,7 +141,7 @@ class LeaveStep(OneWay):
     def apply(self, note: Callable[[str], None]) -> None:
         for pod in pods_on(self.kube, self.host.name):
             if not pod.deleting:
-                note(f"{self.host.name}: deleting {pod.name}, which scaling down left there")
+                note(f"{self.host.name}: deleting {pod.name}, which is still there after the releases were scaled down")
                 self.kube.delete(_PODS, pod.name, _SYSTEM)
 
         def missing() -> str:

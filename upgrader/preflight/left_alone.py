@@ -69,7 +69,7 @@ def _windows(context: PreflightContext, nodes: Mapping[str, Mapping[str, str]]) 
         yield Finding(
             "nodes.windows",
             "error",
-            f"{first_few(windows)}: a Windows node, whose kubelet upgrader can't upgrade",
+            f"{first_few(windows)}: a Windows node: upgrader can't upgrade its kubelet",
             "upgrader's playbooks support only Linux with systemd.",
             f"Exclude it in upgrader.yaml: `nodes: {{leftAlone: [{{selector: {{{_OS}: {_WINDOWS}}}}}]}}`. Upgrade its "
             "kubelet yourself, after the run.",

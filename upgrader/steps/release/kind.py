@@ -144,8 +144,8 @@ class ReleaseKind(PlannedKind[PlannedRelease]):
             raise not_named(step, what, see)
         if point.revision is None and item.name in _NEVER_UNINSTALLED:
             raise UsageError(
-                f"the run's journal says that {item.name} was not installed before: undoing it would remove a part of "
-                "the control plane, which upgrader refuses",
+                f"the run's journal says that {item.name} was not installed before: upgrader doesn't undo that, "
+                "because it would remove a part of the control plane",
                 remedy=f"Check its earlier revisions (helm history {item.name} -n {item.namespace}), then use `helm "
                 "rollback`. If the run really installed it, keep it.",
             )
