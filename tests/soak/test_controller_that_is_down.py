@@ -59,7 +59,7 @@ def test_run_without_a_controller_and_its_return(cluster: LabCluster) -> None:
 
     early = cluster.upgrader("resume", "--yes")
     assert early.exit_code == 3, early
-    says(early, f"controller {DOWN} is left out, and not back yet")
+    says(early, f"controller {DOWN} is left out of runs, and not back yet")
     passed(cluster.upgrader("rollback", "--yes", timeout_seconds=1200))
     assert cluster.versions() == dict.fromkeys(COMPONENTS, OLD)
     passed(cluster.run(TARGET))
@@ -75,7 +75,7 @@ def test_run_without_a_controller_and_its_return(cluster: LabCluster) -> None:
     assert not is_unreachable(_node(cluster)), "its kubelet has no other API"
     blocked = cluster.run(TARGET)
     assert blocked.exit_code == 3, blocked
-    says(blocked, f"controller {DOWN} was left out, and is back")
+    says(blocked, f"controller {DOWN} was left out of runs, and is back")
     with ApiLoad(cluster.folder / "kubeconfig") as load:
         passed(cluster.upgrader("resume", "--yes", timeout_seconds=1200))
         assert load.stop().failed == 0

@@ -227,7 +227,7 @@ def test_version_that_another_command_has_changed_meanwhile(place: Place, comman
         place.run_version(TO)
         with pytest.raises(Blocked, match=f"from {FROM} to {TO}; the cluster was not changed") as caught:
             found.propose(take_over=False).__enter__()
-    assert caught.value.remedy.startswith("Run it again")
+    assert caught.value.remedy.startswith("Run the same command again")
 
 
 @pytest.mark.parametrize("command", COMMANDS)

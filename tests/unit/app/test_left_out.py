@@ -429,7 +429,7 @@ def test_another_one_is_down_when_it_is_back(place: Place) -> None:
     """That one is named, with its own ways on: the one that is back lacks nothing."""
     mark(place)
     die(place, NAMES[1])
-    with pytest.raises(Blocked, match=f"{LAST} was left out, and is back, but {NAMES[1]} can't be examined") as caught:
+    with pytest.raises(Blocked, match=f"left out of runs, and is back, but {NAMES[1]} can't be examined") as caught:
         returning(place)
     assert f"upgrader controllers remove {NAMES[1]} --dead, which also brings {LAST} back" in caught.value.remedy
 
@@ -507,7 +507,7 @@ def test_return_waits_for_the_controller(place: Place) -> None:
     assert returning(place) is None, "nothing is left out"
     die(place)
     mark(place)
-    with pytest.raises(Blocked, match=f"controller {LAST} is left out, and not back yet: its node is not Ready") as no:
+    with pytest.raises(Blocked, match=f"{LAST} is left out of runs, and not back yet: its node is not Ready") as no:
         returning(place)
     assert f"controllers remove {LAST} --dead" in no.value.remedy
     come_back(place)
@@ -581,7 +581,7 @@ def test_upgrade_over_several_minors_is_refused(place: Place, monkeypatch: pytes
     mark(place)
     check_upgrade(place.folder, None)
     monkeypatch.setattr(upgrade, "upgrade_path", lambda *_: (TO, KubernetesVersion(1, 38, 0)))
-    with pytest.raises(Blocked, match=r"v1\.38\.0 is several minor versions ahead, but controller-3 is left out"):
+    with pytest.raises(Blocked, match=r"several minor versions ahead, but controller-3 is left out of runs"):
         check_upgrade(place.folder, None)
 
 
@@ -625,7 +625,7 @@ def test_backup_goes_on_without_it(place: Place, monkeypatch: pytest.MonkeyPatch
     assert taken == list(NAMES[:2])
     (told,) = said
     assert doing[0] == READS_FOLDER and doing[-1] == ""
-    assert told.startswith(f"Controller {LAST} is left out, so this command does nothing there.")
+    assert told.startswith(f"Controller {LAST} is left out of runs, so this command does nothing there.")
     assert "Once it is back: upgrader resume, then `upgrader backup` again" in told
 
     def away(*_: object) -> None:
@@ -654,10 +654,10 @@ def test_recovery_goes_on_without_it(place: Place, monkeypatch: pytest.MonkeyPat
 
     assert recovered() == list(NAMES[:2])
     (told,) = said
-    assert told.startswith(f"Controller {LAST} is left out, so this command does nothing there") and told.endswith(
-        "upgrader resume"
-    )
-    with pytest.raises(UsageError, match=f"controller {LAST} is left out") as caught:
+    assert told.startswith(
+        f"Controller {LAST} is left out of runs, so this command does nothing there"
+    ) and told.endswith("upgrader resume")
+    with pytest.raises(UsageError, match=f"controller {LAST} is left out of runs") as caught:
         recovered((LAST,))
     assert "upgrader resume" in caught.value.remedy
 

@@ -156,7 +156,7 @@ def test_scaling_down_is_no_restart(may_begin: bool) -> None:
     kube.delete(PODS, "s-b", "kube-system")
     kube.patch(WORKLOADS["Deployment"], SCHEDULER, {"spec": {"replicas": 2}}, "kube-system")
     said = (
-        "Deployment kube-system/kube-scheduler was scaled from 3 to 2 since s-b was chosen: no pod has shown that it "
+        "Deployment kube-system/kube-scheduler was scaled from 3 to 2 after s-b was chosen: no pod has shown that it "
         "can start again"
     )
     assert restarted(kube, chosen, may_begin=may_begin) == (

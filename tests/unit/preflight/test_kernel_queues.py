@@ -46,7 +46,7 @@ def test_what_it_costs_and_how_it_is_set(world: World) -> None:
     """The finding names the controller, its value, whose connections are reset, and a command to paste."""
     found = adopted(world, {"machine_id": "", "migrate_req": 0}).find(check_accept_queues)["accept-queues.dropped"]
     assert found.title == "controller-1: net.ipv4.tcp_migrate_req is 0, not 1"
-    assert "resets the connections that the old one has not accepted" in found.diagnosis
+    assert "resets connections that the old one has not accepted" in found.diagnosis
     assert "sysctl -p /etc/sysctl.d/90-upgrader.conf" in found.remedy
 
 

@@ -352,7 +352,7 @@ def test_rollout_on_delete_is_left_alone(cluster: Cluster) -> None:
         cluster.kube.put(WORKLOADS["DaemonSet"], found)
 
     step = replace(cluster.step(), watcher=Watch)
-    with pytest.raises(WorkloadFailed, match=f"waited 60 s, without {DOWN}"):
+    with pytest.raises(WorkloadFailed, match=f"waited 60 s, ignoring {DOWN}"):
         applied(cluster, step, change)
     assert len(cluster.pods()) == len(UP) + 1 and cluster.newest() == set()
 

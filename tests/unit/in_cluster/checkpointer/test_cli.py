@@ -155,7 +155,7 @@ def test_restore_leaves_the_checkpointer_s_choice_of_itself_alone(
         store.capture(made(source, workload=OWN), Policy.ALWAYS, "", Origin("p", "u", "n", "", "", "2026"))
     arguments = ["--root", str(root), "restore", "pod-checkpointer", "--generation"]
     assert main([*arguments, "1"]) == 1
-    assert "it runs its newest intact generation, 2" in capsys.readouterr().err
+    assert "which always runs its newest intact generation, 2" in capsys.readouterr().err
     assert main([*arguments, "2"]) == 0
     assert store.read()[OWN].active_number == 2
 
