@@ -121,7 +121,7 @@ def test_why_a_server_does_not_start_is_told(processes: Processes, tmp_path: Pat
 
 
 EXITED = r"^etcd-target exited with code 3, which happens when its disk is full"
-KILLED = r"was killed \(signal 9\), which happens when memory runs out: it used [\d,]+ MiB, and all .* 2,048 MiB"
+KILLED = r"was killed \(signal 9\), which happens when memory runs out: it used [\d,]+ MiB. All .* 2,048 MiB"
 
 
 class SlowProcesses(Processes):

@@ -201,7 +201,7 @@ def test_one_that_vanished_and_was_applied_again_with_less_takes_no_protection_o
     assert not work(again, before, PROTECTED).update
     found = {c["type"]: c for c in conditions([], target, 0.0)}["SourceFound"]
     assert (found["status"], found["reason"]) == ("True", "AppliedAgain")
-    assert "keeps 8" in found["message"] and "guard.upgrader.io/release=true" in found["message"]
+    assert "protects 8" in found["message"] and "guard.upgrader.io/release=true" in found["message"]
 
 
 def test_it_follows_again_once_the_deployment_wants_as_many() -> None:
