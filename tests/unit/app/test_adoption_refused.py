@@ -78,7 +78,7 @@ def test_a_port_below_the_unprivileged_ones(tmp_path: Path, monkeypatch: pytest.
     for name in FLAGS:
         pod = at_443 if name == "kube-apiserver" else kubeadm_pod(name)
         place.hosts.files[LAST, f"{MANIFESTS}/{name}.yaml"] = pod.manifest
-    with pytest.raises(Blocked, match="kube-apiserver listens on port 443, which the chart's pods can't"):
+    with pytest.raises(Blocked, match="kube-apiserver listens on port 443, but the chart's pods can't listen there"):
         (place.adoption() if joined else adoption.adoption(place.folder, FrontEnd())).__enter__()
 
 
