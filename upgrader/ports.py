@@ -421,7 +421,7 @@ class Recovery(Protocol):
         ...
 
     def blames_credentials(self) -> bool:
-        """Whether an API server that refuses the kubeconfig's credentials isn't known to refuse anyone else.
+        """Whether an API server that refuses the kubeconfig's credentials is known to accept the cluster's own clients.
 
         Read on the controllers; changes nothing.
         """

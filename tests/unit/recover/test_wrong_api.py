@@ -13,7 +13,7 @@ from testkit.fakes.kube import FakeKube
 from tests.unit.recover.controllers import NOW, controller, generation
 from upgrader.errors import ApiError
 from upgrader.model.cluster import Cluster, Host
-from upgrader.onhost.sending.host_facts import Client, Container, Examined, HostFacts, Unit, Unknown
+from upgrader.onhost.sending.host_facts import Client, Container, EtcdServer, Examined, HostFacts, Unit, Unknown
 from upgrader.recover.diagnosis import examiner
 from upgrader.recover.diagnosis.diagnose import diagnose
 from upgrader.recover.diagnosis.wrong_api import ApiSeen, refused_clients, wrong_finding
@@ -162,6 +162,65 @@ def test_several_examinations_must_blame_the_credentials(*, later_wrong: bool) -
         lambda: next(seen), machines=lambda: first, hosts=FakeHosts(), kube=FakeKube(), clock=FakeClock()
     )
     assert found.blames_credentials() is not later_wrong
+
+
+REFUSED = ApiSeen(True, "HTTP 401", refuses="HTTP 401", credentials=True)
+
+
+@pytest.mark.parametrize(
+    "clients",
+    [
+        None,  # not asked, or no answer within the time
+        (),
+        (("kubelet", 500),),
+        (("kubelet", 200), (POD, 401)),  # the only token: signed with another key, or of a pod that is gone
+        ((POD, 401), (OTHER_POD, 401)),
+    ],
+    ids=["unknown", "none", "no-status-of-theirs", "one-token-refused", "tokens-refused"],
+)
+def test_credentials_are_blamed_only_where_the_cluster_itself_is_known_to_be_accepted(
+    clients: tuple[tuple[str, int], ...] | None,
+) -> None:
+    """A 401 may as well be of a proxy before an API server that is down, or of one that accepts no one's login."""
+    seen = facts(*clients or ())
+    if clients is None:
+        seen = replace(seen, clients=Unknown("no answer within 9 s"))
+    assert not diagnose([Examined(HOST, seen)], REFUSED).blames_credentials
+
+
+def test_credentials_are_not_blamed_where_a_controller_can_not_be_examined() -> None:
+    """Its API server may be the one that refuses everyone."""
+    away = Examined(Host("controller-2", "10.0.0.2"), None, "no route to host")
+    assert not diagnose([Examined(HOST, facts(("kubelet", 200))), away], REFUSED).blames_credentials
+    assert not diagnose([away], REFUSED).blames_credentials
+    assert not diagnose([], REFUSED).blames_credentials
+
+
+def test_credentials_are_not_blamed_where_another_fault_hides_who_is_refused() -> None:
+    """Where a controller's etcd has failed, too, its API server isn't replaced for what it refuses; it refuses yet."""
+    store = replace(facts().etcd, server=EtcdServer(False))
+    ill = replace(facts(("kubelet", 401), ("kube-scheduler", 401)), etcd=store)
+    seen = diagnose([Examined(HOST, ill)], REFUSED)
+    assert not seen.wrong, "etcd explains it"
+    assert not seen.blames_credentials
+
+
+def test_credentials_are_not_blamed_by_one_of_two_instances() -> None:
+    """While an instance is replaced by another, the new one may be the one that refuses them."""
+    clients = (
+        Client("kubelet", 200, NOW - 100, NOW + 100, address="10.0.0.1:6443"),
+        Client("kubelet", 401, NOW - 100, NOW - 10, address="10.0.0.1:6444"),
+        Client("kube-scheduler", 401, NOW - 100, NOW - 10, address="10.0.0.1:6444"),
+    )
+    assert not diagnose([Examined(HOST, replace(facts(), clients=clients))], REFUSED).blames_credentials
+
+
+def test_credentials_are_blamed_where_every_controller_accepts_the_cluster() -> None:
+    """A token that may not read what is asked is accepted; a certificate that has expired says nothing."""
+    clients = (("kubelet", 200), ("kube-scheduler", 401), (POD, 403), (OTHER_POD, 200))
+    seen = facts(*clients, expired=("kube-scheduler",))
+    others = Examined(Host("controller-2", "10.0.0.2"), seen)
+    assert diagnose([Examined(HOST, seen), others], REFUSED).blames_credentials
 
 
 def test_api_that_lacks_what_helm_needs_is_wrong() -> None:

@@ -24,7 +24,7 @@ from upgrader.recover.diagnosis.causes.apiserver_causes import active_standby, a
 from upgrader.recover.diagnosis.causes.cause import Cause
 from upgrader.recover.diagnosis.causes.etcd_causes import etcd
 from upgrader.recover.diagnosis.causes.machine_causes import clock_and_certificates, disks, manifests, services
-from upgrader.recover.diagnosis.wrong_api import ApiSeen, refused_clients, right_pods, wrong_finding
+from upgrader.recover.diagnosis.wrong_api import ApiSeen, known_to_accept, refused_clients, right_pods, wrong_finding
 
 __all__ = ["ApiSeen", "Controller", "Diagnosis", "diagnose"]
 
@@ -87,9 +87,15 @@ class Diagnosis:
 
     @property
     def blames_credentials(self) -> bool:
-        """Whether the API server refuses the caller's credentials, and nothing else is known that explains it."""
+        """Whether the API server refuses the caller's credentials, but accepts the cluster's own on every controller.
+
+        What isn't known counts against it: the 401 may be of a proxy before an API server that is down, or of the one
+        controller that can't be examined. Nor does it matter whether something below explains who else is refused.
+        """
         explained = any(f.severity == "error" and f.id.startswith(_TRUST) for f in self.findings)
-        return self.api.answers and self.api.credentials and not self.wrong and not explained
+        accepted = [c.facts is not None and known_to_accept(c.facts) for c in self.controllers]
+        refused = self.api.answers and self.api.credentials and not self.wrong
+        return refused and not explained and bool(accepted) and all(accepted)
 
     @property
     def blocked(self) -> str:

@@ -16,7 +16,7 @@ from upgrader.gates.rollback_needs import NOT_ACCEPTED
 from upgrader.model.finding import Finding
 from upgrader.onhost.sending.host_facts import Client, HostFacts, Unit, Unknown
 
-__all__ = ["ApiSeen", "refused_clients", "right_pods", "wrong_finding"]
+__all__ = ["ApiSeen", "known_to_accept", "refused_clients", "right_pods", "wrong_finding"]
 
 _AGREEING = 2
 
@@ -85,6 +85,22 @@ def refused_clients(facts: HostFacts, *, credentials: bool = False) -> tuple[Cli
     )
 
 
+def known_to_accept(facts: HostFacts) -> bool:
+    """Whether each instance on a controller accepted one of the cluster's own clients at least, of each kind that was
+    asked; False also where that isn't known.
+
+    Stricter than the opposite of `refused_clients`: a single token that isn't accepted may be the first to tell of
+    tokens that are signed with another key.
+    """
+    if isinstance(facts.clients, Unknown):
+        return False
+    clients = [client for client in facts.clients if client.is_token or client.valid(facts.taken)]
+    asked = {client.address for client in facts.clients}
+    kinds = {(client.address, client.is_token) for client in clients}
+    accepted = {(client.address, client.is_token) for client in clients if _is_accepted(client)}
+    return bool(asked) and asked == {address for address, _ in kinds} and kinds == accepted
+
+
 def right_pods(facts: HostFacts, refused: Iterable[Client]) -> frozenset[str]:
     """The UIDs of the pods on a controller that answered, and refuse no client that has to be served."""
     if isinstance(facts.clients, Unknown):
@@ -103,3 +119,8 @@ def _refused_by(clients: list[Client], taken: float, agreeing: int) -> list[Clie
     if len(tokens) >= _AGREEING and all(client.status == HTTPStatus.UNAUTHORIZED for client in tokens):
         found += tokens
     return found
+
+
+def _is_accepted(client: Client) -> bool:
+    """A token that is forbidden something was accepted; a certificate without rights may count as anonymous."""
+    return client.status == HTTPStatus.OK or (client.is_token and client.status == HTTPStatus.FORBIDDEN)
