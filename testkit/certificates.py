@@ -14,14 +14,15 @@ from cryptography.x509.oid import NameOID
 
 
 class Authority:
-    """A certificate authority; `stem`.pem is its certificate."""
+    """A certificate authority; `stem`.pem is its certificate. `above`: the one that issues it, if it is no root."""
 
-    def __init__(self, stem: Path) -> None:
+    def __init__(self, stem: Path, above: Authority | None = None) -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
-        self._name = _name("test authority")
+        self._name = _name("test authority" if above is None else "test authority below")
+        issuer, key = (self._name, self._key) if above is None else (above._name, above._key)
         constraints = x509.BasicConstraints(ca=True, path_length=None)
-        builder = _builder(self._name, self._name, self._key).add_extension(constraints, critical=True)
-        _write(stem, builder.sign(self._key, hashes.SHA256()), self._key)
+        builder = _builder(self._name, issuer, self._key).add_extension(constraints, critical=True)
+        _write(stem, builder.sign(key, hashes.SHA256()), self._key)
 
     def issue(
         self,

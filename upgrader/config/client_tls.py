@@ -38,6 +38,8 @@ def client_tls(context: KubeconfigContext, protocols: Sequence[str]) -> ssl.SSLC
         ) from error
     # Python 3.13 requires RFC 5280's key identifiers, which kubeadm's certificates lack; all else is checked.
     tls.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    # As Go: the cluster's CA is trusted by itself, also one that a company's root has issued, which isn't beside it.
+    tls.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     tls.hostname_checks_common_name = False  # as Kubernetes' own clients
     tls.set_alpn_protocols(protocols)
     _load_pair(tls, context.kubeconfig, context.user, context.user)

@@ -24,6 +24,8 @@ from upgrader.adapters import apiclient
 from upgrader.adapters.kube import KubeAdapter
 from upgrader.errors import ApiUnavailable, ConfigError, CredentialsRefused
 from upgrader.gates.availability.api_endpoint import read_endpoint
+from upgrader.onhost.common.tls import context as onhost_context
+from upgrader.onhost.common.tls import get
 
 _LATER_SECONDS = 61.0
 """After that, files are read again."""
@@ -119,6 +121,20 @@ def test_another_authority_is_not_trusted(api: HttpServer, certificates: Certifi
     user = files(*certificates.issue("admin"))
     with pytest.raises(ApiUnavailable, match="can't be verified"):
         asked(write_kubeconfig(tmp_path, trusting(api, tmp_path / "other.pem"), user))
+
+
+def test_an_authority_that_another_has_issued_is_trusted_by_itself(tmp_path: Path) -> None:
+    """Below a company's root, the cluster's CA is an intermediate one, without its root; kubectl and Helm trust it."""
+    middle = Authority(tmp_path / "middle", above=Authority(tmp_path / "root"))
+    middle.issue(tmp_path / "server", "server")
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(tmp_path / "server.pem", tmp_path / "server.key")
+    with http_server(lambda request: request.reply(200, b"ok"), tls) as server:
+        kubeconfig = write_kubeconfig(tmp_path, trusting(server, tmp_path / "middle.pem"), {"token": "t"})
+        assert asked(kubeconfig) == "ok"
+        own = onhost_context((tmp_path / "middle.pem").read_text())
+        port = int(server.url.rpartition(":")[2])
+        assert get(own, "127.0.0.1", port, "127.0.0.1", "/")[0] == 200, "from the controller itself"
 
 
 def test_authorities_of_the_package_are_not_trusted(

@@ -10,9 +10,12 @@ from upgrader.onhost.common.questions import SECONDS, Failed
 
 
 def context(authority: str) -> ssl.SSLContext:
-    """TLS that trusts one CA only. Strict checks of form are off: kubeadm's older CAs wouldn't pass those of 3.13."""
+    """TLS that trusts one CA only, also one that another has issued, as Kubernetes' own programs do. Strict checks of
+    form are off: kubeadm's older CAs wouldn't pass those of 3.13.
+    """
     made = ssl.create_default_context(cadata=authority)
     made.verify_flags &= ~getattr(ssl, "VERIFY_X509_STRICT", 0)
+    made.verify_flags |= getattr(ssl, "VERIFY_X509_PARTIAL_CHAIN", 0x80000)  # OpenSSL's; Python names it from 3.10 on
     return made
 
 
