@@ -723,6 +723,7 @@ def stopped_for_credentials(bench: Bench, result: RunResult) -> None:
     """Asserts that the run stopped as it was, and says why and what to do."""
     assert result.outcome == "interrupted" and REFUSED in result.reason
     assert "`upgrader resume`" in result.remedy
+    assert "--authentication-config" in result.remedy, "the step may have broken this kind of login alone"
     assert bench.recovery.calls == 0
     assert not any(isinstance(event, RecoveryStarted) for event in bench.recorder.events)
 

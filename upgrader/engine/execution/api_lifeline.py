@@ -30,7 +30,8 @@ _REMEDY = (
 
 _RENEW = (
     "Renew the credentials: log in again, or get a new kubeconfig (on a controller: /etc/kubernetes/admin.conf). Then "
-    "run `upgrader resume`: it continues this run."
+    "run `upgrader resume`: it continues this run. If a new login is refused as well, the step may have broken "
+    "logins of this kind (--oidc-issuer-url, --authentication-config, a webhook): resume with admin.conf."
 )
 
 
