@@ -31,6 +31,7 @@ can't have it, as a version without it would not start.
 """
 _ENCRYPTION = "encryption-provider-config"
 _ETCD_PREFIX = "etcd-prefix"
+_SIGNER = "service-account-signing-endpoint"
 _OVERRIDES = "etcd-servers-overrides"
 _EXPIRING = ("events", "events.events.k8s.io")
 """Which nothing is to be known of: they are gone after an hour, and are what most clusters keep elsewhere."""
@@ -147,6 +148,12 @@ def _commands(release: PlannedRelease, rendered: str, plan: Plan) -> dict[str, P
 
 
 def _server(command: PlannedCommand) -> Server:
+    if any(value for _, value in _seen(command, (_SIGNER,))):
+        # Neither would it start without a key, nor may a copy ask the signer of the real cluster.
+        raise UsageError(
+            f"{command}: another program signs its tokens (--{_SIGNER}), so it can't be rehearsed",
+            remedy="Nothing was started. Try the target on a test cluster with a signer of its own.",
+        )
     given = [(name, _uncalling(name, value)) for name, value in _seen(command, _KEPT)]
     on_disk = [(name, _on_disk(command, name, value)) for name, value in given]
     changed = [flag for flag in CHANGED_FLAGS if flag != _DISABLED or _ALL_ENABLED not in dict(given)]

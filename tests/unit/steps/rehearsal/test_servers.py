@@ -146,6 +146,15 @@ def test_a_file_that_is_not_on_the_disk_is_refused() -> None:
         servers_of(plan(after=secret))
 
 
+def test_a_server_whose_tokens_another_program_signs_is_refused() -> None:
+    """Without the signer it doesn't start, which would be told as a fault of the target."""
+    address = "--service-cluster-ip-range="
+    assert address in TARGET
+    signed = TARGET.replace(address, f"--service-account-signing-endpoint=/run/signer.sock\n            - {address}")
+    with pytest.raises(UsageError, match="another program signs its tokens"):
+        servers_of(plan(after=signed))
+
+
 @pytest.mark.parametrize("without", [plan(action="unchanged"), plan(before=""), plan(after="")])
 def test_a_plan_that_starts_no_other_server_is_refused(without: Plan) -> None:
     """There would be nothing to compare."""
