@@ -495,7 +495,9 @@ def test_a_container_of_another_name_keeps_its_volumes(helm: HelmAdapter) -> Non
 def test_a_variable_of_the_charts_own_name_is_refused(helm: HelmAdapter) -> None:
     """The chart's kube-apiserver advertises $(HOST_IP), and a pod has each variable once."""
     api = kubeadm_pod("kube-apiserver", container={"env": [{"name": "HOST_IP", "value": "10.0.0.7"}]})
-    with pytest.raises(Blocked, match="kube-apiserver's static pod on controller-1 has the environment variable HOST_IP") as caught:
+    with pytest.raises(
+        Blocked, match="kube-apiserver's static pod on controller-1 has the environment variable HOST_IP"
+    ) as caught:
         _derived(helm, kubeadm_facts(api))
     assert "another name" in caught.value.remedy
     _derived(helm, kubeadm_facts(kubeadm_pod("kube-scheduler", container={"env": [{"name": "HOST_IP", "value": "x"}]})))

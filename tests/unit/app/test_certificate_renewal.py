@@ -139,8 +139,8 @@ def test_controller_that_is_left_out_keeps_its_certificates(place: Place) -> Non
     assert set(place.serials().values()) == {1} and set(place.serials(NODES_[1]).values()) == {0}
     (said,) = (each for each in place.said if "left out" in each)
     assert said == (
-        "Controller controller-2 is left out of runs, so this command does nothing there. Once it is back: upgrader resume, "
-        "then `upgrader certs renew` again, for its certificates"
+        "Controller controller-2 is left out of runs, so this command does nothing there. Once it is back: "
+        "upgrader resume, then `upgrader certs renew` again, for its certificates"
     )
 
 

@@ -87,7 +87,7 @@ def refused_clients(facts: HostFacts, *, credentials: bool = False) -> tuple[Cli
 
 def known_to_accept(facts: HostFacts) -> bool:
     """Whether each instance on a controller accepted one of the cluster's own clients at least, of each kind that was
-    asked; False also where that isn't known.
+    asked; False also if that isn't known.
 
     Stricter than the opposite of `refused_clients`: a single token that isn't accepted may be the first to tell of
     tokens that are signed with another key.
