@@ -56,11 +56,11 @@ def _summary(ways: Mapping[str, Record]) -> list[str]:
 
 
 def _details(record: Record, remarks: Mapping[str, str]) -> list[str]:
-    lines = []
-    for command in record["commands"]:
-        lines += _wrapped(
-            f"{command['date']}, {command['cores']} cores, {command['seconds'] / 60:.0f} min: {_run(command)}"
-        )
+    runs = (
+        f"{command['date']}, {command['cores']} cores, {command['seconds'] / 60:.0f} min: {_run(command)}"
+        for command in record["commands"]
+    )
+    lines = _wrapped(f"{'. '.join(runs)}.", "")
     specs = record["specs"]
     lines += ["", *_areas(specs), ""]
     failed = {name: spec for name, spec in specs.items() if spec["state"] not in (_PASSED, "skipped")}
@@ -69,9 +69,8 @@ def _details(record: Record, remarks: Mapping[str, str]) -> list[str]:
     skipped = sum(spec["state"] == "skipped" for spec in specs.values())
     others = {"skipped themselves, because they don't apply to such a cluster": skipped} if skipped else {}
     others |= {f"left out: {why}": count for why, count in Counter(record["left_out"].values()).items()}
-    for why, count in others.items():
-        lines += _wrapped(f"{count} {why}")
-    return [*lines, ""] if others else lines
+    told = ". ".join(f"{count} {why}" for why, count in others.items())
+    return [*lines, *_wrapped(f"{told}.", ""), ""] if others else lines
 
 
 def _wrapped(words: str, begin: str = "- ") -> list[str]:

@@ -298,7 +298,7 @@ def test_the_page_counts_what_passed_failed_and_was_not_run() -> None:
         "10",
     ]
     assert f"- `{TAINTS}`:\n  not explained. Its message: it did &lt;not> work in detail. **Cause:** The chart." in text
-    assert "- 1 left out: needs the image x" in text and FRIEND not in text
+    assert "1 left out: needs the image x." in text and FRIEND not in text
     assert "2026-01-02 12:00, 2 cores, 2 min: from v1.36.3" in text
 
 
