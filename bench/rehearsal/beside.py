@@ -174,7 +174,10 @@ def lines(windows: Sequence[Window]) -> list[str]:
         requests=f"{requests:,}",
         failed=failed,
     )
-    return ["\n## Clients during a rehearsal\n\n", *(f"{line}\n" for line in textwrap.wrap(text, 120, break_on_hyphens=False))]
+    return [
+        "\n## Clients during a rehearsal\n\n",
+        *(f"{line}\n" for line in textwrap.wrap(text, 120, break_on_hyphens=False)),
+    ]
 
 
 _TITLES = {
