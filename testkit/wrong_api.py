@@ -220,9 +220,10 @@ WRONG: Mapping[str, WrongApi] = {
         harmless=True,
         said="`resources` of kube-apiserver: `cpu: 100m`",
     ),
-    # So slow that Helm's rollback doesn't get through: the new pod is replaced on its controller.
+    # Found while it starts and the old instance serves: once it is the only one, Helm's rollback doesn't get through.
     "a twentieth of a CPU": WrongApi(
         others={"resources": {"requests": {"cpu": "50m"}, "limits": {"cpu": "50m"}}},
+        names=("CPU limit of 50m",),
         said="`resources` of kube-apiserver: `cpu: 50m`",
         told="resources.low-cpu-limit",
     ),

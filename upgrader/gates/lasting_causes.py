@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection
+from math import inf
 
 from upgrader.contract.flags import is_true, last_values
 from upgrader.errors import ApiError
+from upgrader.gates.apiserver_instance import API_SERVER
+from upgrader.model.components import API_SERVER_CPU
 from upgrader.model.etcd_client import etcd_servers
 from upgrader.model.log_lines import unreachable_backend
 from upgrader.model.stored_resources import stored_resources
@@ -28,6 +31,9 @@ _REFUSALS = {
 _REFUSED_SECONDS = 20
 """A kube-apiserver answers 403, too, from its start until it has read the roles: for a second, or some under load."""
 
+_STARVED_SECONDS = 20.0
+"""In which kube-apiserver can't get ready with less than `API_SERVER_CPU`, however idle the node is."""
+
 _RELOAD = "encryption-provider-config-automatic-reload"
 """With it, kube-apiserver reads its keys again when it finds the file changed, for which it looks once a minute. While
 new keys are being copied to the controllers, what it can't decrypt may pass: the pod's own deadline decides.
@@ -35,12 +41,17 @@ new keys are being copied to the controllers, what it can't decrypt may pass: th
 
 
 def lasting_cause(
-    kube: Kube, pod: Pod, log_of: Callable[[Container], tuple[str, ...]], events: Collection[KubeObject]
+    kube: Kube,
+    pod: Pod,
+    log_of: Callable[[Container], tuple[str, ...]],
+    events: Collection[KubeObject],
+    others: Collection[Pod] = (),
 ) -> str:
     """Why a pod that isn't Ready won't be; "" if that isn't certain.
 
     Only of containers that never ran before, and so aren't waiting for a node to boot; and of each of them, as one that
-    waits for another may be the first whose probe fails. `log_of` reads a container's log, `events` are the pod's.
+    waits for another may be the first whose probe fails. `log_of` reads a container's log, `events` are the pod's, and
+    `others` the workload's pods of older revisions.
     """
     begun = [item for item in pod.containers if not item.init and (item.running_since or item.terminated)]
     for item in begun:
@@ -52,7 +63,7 @@ def lasting_cause(
         found = unreachable_backend(log, etcd_servers(item.command)) or next(lost_key, "")
         if found:
             return f"{item.name}: {found}"
-    return "" if any(item.restarts for item in begun) else _refused(events)
+    return "" if any(item.restarts for item in begun) else _refused(events) or _starved(pod, events, others)
 
 
 def _read(kube: Kube, found: Undecrypted) -> bool:
@@ -79,8 +90,7 @@ def _refused(events: Collection[KubeObject]) -> str:
 
     Only if the newest result says so: an instance that got further has failed for another reason since.
     """
-    probed = [event for event in events if event.get("reason") == "Unhealthy" and event.get("lastTimestamp")]
-    newest = max(probed, key=lambda each: str(each["lastTimestamp"]), default=None)
+    newest = _newest_probe(events)
     match = _REFUSED.search(newest.get("message", "")) if newest else None
     if newest is None or match is None:
         return ""
@@ -89,3 +99,42 @@ def _refused(events: Collection[KubeObject]) -> str:
         return ""
     kind, flags = _REFUSALS[match["status"]]
     return f"its readiness check has failed for {seconds:.0f} s: HTTP {match['status']} {kind} ({flags})"
+
+
+def _newest_probe(events: Collection[KubeObject]) -> KubeObject | None:
+    """The newest event of a probe that failed."""
+    probed = [event for event in events if event.get("reason") == "Unhealthy" and event.get("lastTimestamp")]
+    return max(probed, key=lambda each: str(each["lastTimestamp"]), default=None)
+
+
+def _starved(pod: Pod, events: Collection[KubeObject], others: Collection[Pod]) -> str:
+    """That a kube-apiserver has a CPU limit with which none works, and the one that it replaces has more; "" otherwise.
+
+    A limit that was there before is no change. While the other one serves, a rollback is quick: once it has ended, each
+    request of the rollback takes seconds.
+    """
+    item, newest = _api_server(pod), _newest_probe(events)
+    before = [each for other in others if other.ready and not other.deleting and (each := _api_server(other))]
+    most = max((each.cpu_limit for each in before), default=0.0)
+    if item is None or newest is None or item.cpu_limit >= min(most, API_SERVER_CPU):
+        return ""
+    last = parse_time(newest["lastTimestamp"])
+    if last is None or item.running_since is None:
+        return ""
+    seconds = (last - item.running_since).total_seconds()  # both times are of the node's clock
+    if seconds < _STARVED_SECONDS:
+        return ""
+    had = "no CPU limit" if most == inf else f"a CPU limit of {_milli(most)}"
+    return (
+        f"{API_SERVER}: it is not ready {seconds:.0f} s after its start, with a CPU limit of {_milli(item.cpu_limit)} "
+        f"(resources.limits.cpu): even without clients it needs {_milli(API_SERVER_CPU)}. The instance that it "
+        f"replaces is ready, with {had}"
+    )
+
+
+def _api_server(pod: Pod) -> Container | None:
+    return next((item for item in pod.containers if item.name == API_SERVER and not item.init), None)
+
+
+def _milli(cpus: float) -> str:
+    return f"{cpus * 1000:.0f}m"

@@ -109,7 +109,7 @@ def _cause(kube: Kube, reading: Reading, verdict: Verdict) -> Verdict:
     fault = worst_fault(reading.newest)
     if fault is not None:
         subject = new_and_ready(reading) if reading.workload.ordered else str(ref)
-        return _explain(kube, ref, subject, fault)
+        return _explain(kube, ref, subject, fault, reading.others)
     if reading.workload.desired > 0 and len(reading.newest) < reading.workload.desired:
         # The controller can't create the pods, or the nodes refuse them.
         refused = [f"pod {pod.name} was rejected by {pod.node}: {pod.message}" for pod in reading.failed[-1:]]
@@ -122,8 +122,11 @@ def _cause(kube: Kube, reading: Reading, verdict: Verdict) -> Verdict:
     return verdict
 
 
-def _explain(kube: Kube, ref: WorkloadRef | None, subject: str, fault: Fault) -> Verdict:
-    """A fault as a verdict: the reason is one sentence with the cause, the details are the evidence."""
+def _explain(kube: Kube, ref: WorkloadRef | None, subject: str, fault: Fault, others: Collection[Pod] = ()) -> Verdict:
+    """A fault as a verdict: the reason is one sentence with the cause, the details are the evidence.
+
+    `others` are the workload's pods of older revisions.
+    """
     pod, item = fault.pod, fault.container
     events = warnings_of(kube, pod.namespace, pod.uid)
     event_lines = tuple(lines_of(events))
@@ -137,7 +140,7 @@ def _explain(kube: Kube, ref: WorkloadRef | None, subject: str, fault: Fault) ->
     log = log_of(item)[-_LAST_LOG_LINES:] if item is not None and started else ()
     # A log explains a container that ended; for one that runs, the probe's event explains more.
     cause = mask_secrets(fault.words) or (headline(log) if fault.severity >= Severity.FAILING else "")
-    lasting = "" if fault.broken else lasting_cause(kube, pod, log_of, events)
+    lasting = "" if fault.broken else lasting_cause(kube, pod, log_of, events, others)
     cause = lasting or cause or causal_event(events)
     where = f"container {name} of pod {pod.name}" if name else f"pod {pod.name}"
     on = f" on {pod.node}" if pod.node else ""

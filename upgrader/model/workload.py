@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from math import inf
 from typing import Any, Literal
 
 from upgrader.contract.checkpoints import CHECKPOINT_OF, CONDITION
 from upgrader.contract.flags import command_line
+from upgrader.model.quantity import quantity
 
 __all__ = [
     "CHECKPOINT_OF",
@@ -24,6 +26,7 @@ __all__ = [
     "Workload",
     "WorkloadKind",
     "WorkloadRef",
+    "cpu_limit",
     "parse_time",
     "selector_of",
     "selects",
@@ -102,6 +105,8 @@ class Container:
     """As the runtime names what runs: `REPOSITORY@sha256:…`, or the image's own ID; "" if it isn't reported."""
     command: tuple[str, ...] = ()
     """What the pod's spec starts it with, with its arguments."""
+    cpu_limit: float = inf
+    """How many CPUs it may use."""
 
     @classmethod
     def parse(cls, status: Mapping[str, Any], *, init: bool, spec: Mapping[str, Any]) -> Container:
@@ -122,6 +127,7 @@ class Container:
             spec_image=str(spec.get("image") or ""),
             image_id=status.get("imageID", ""),
             command=command_line(spec),
+            cpu_limit=cpu_limit(spec),
         )
 
 
@@ -288,6 +294,12 @@ def waits_for_deletion(item: Mapping[str, Any]) -> bool:
     or StatefulSet with the strategy `OnDelete`.
     """
     return ((item.get("spec") or {}).get("updateStrategy") or {}).get("type") == "OnDelete"
+
+
+def cpu_limit(container: Mapping[str, Any]) -> float:
+    """How many CPUs a container of a pod's spec may use; infinity for no limit."""
+    limits = (container.get("resources") or {}).get("limits") or {}
+    return quantity(str(limits.get("cpu") or 0)) or inf
 
 
 def parse_time(text: str | None) -> datetime | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from upgrader.model.components import RELEASE_AND_SECTION
+from upgrader.model.components import API_SERVER_CPU, RELEASE_AND_SECTION
 from upgrader.model.finding import Finding
 from upgrader.model.manifest import Manifest, objects_in
 from upgrader.model.quantity import quantity
@@ -14,8 +14,6 @@ from upgrader.preflight.memory import APISERVER_BYTES
 __all__ = ["check_resources"]
 
 _API_SERVER = "kube-apiserver"
-_API_SERVER_CPU = 0.1
-"""Its start takes more than two seconds of CPU. An idle one uses a hundredth; a run's probe makes that a twentieth."""
 
 
 def check_resources(context: PreflightContext) -> Iterator[Finding]:
@@ -45,12 +43,12 @@ def _judged(release: str, workload: str, container: Manifest) -> Iterator[Findin
             f"Set resources.requests of {component} in the values of release {release}.",
         )
     cpu = limits.get("cpu")
-    if component == _API_SERVER and cpu and quantity(str(cpu)) < _API_SERVER_CPU:
+    if component == _API_SERVER and cpu and quantity(str(cpu)) < API_SERVER_CPU:
         yield Finding(
             "resources.low-cpu-limit",
             "error",
             f"release {release}: {component} is limited to {cpu} of CPU",
-            f"Even without clients, {component} needs {_API_SERVER_CPU * 1000:.0f}m: with less, requests take seconds, "
+            f"Even without clients, {component} needs {API_SERVER_CPU * 1000:.0f}m: with less, requests take seconds, "
             "kube-controller-manager and kube-scheduler lose their Leases, and Helm can't roll the release back.",
             f"Remove the CPU limit from the values of release {release}; a request is enough.",
         )

@@ -24,6 +24,7 @@ __all__ = [
 
 NAMESPACE = "kube-system"
 LONG_AGO = "2025-12-01T00:00:00Z"
+_OF_SPEC = ("name", "image", "command", "resources")
 
 
 def running(name: str = "main", *, ready: bool = True, since: str = LONG_AGO, **more: Any) -> dict[str, Any]:
@@ -52,8 +53,11 @@ def container(
     image: str = "registry.k8s.io/main:v1",
     image_id: str | None = None,
     command: tuple[str, ...] = (),
+    cpu_limit: str = "",
 ) -> dict[str, Any]:
-    """One entry of `containerStatuses`, and of the spec, whose image is the same, and which has the command."""
+    """One entry of `containerStatuses`, and of the spec, whose image is the same, and which has the command and the
+    limit.
+    """
     return {
         "name": name,
         "image": image,
@@ -63,6 +67,7 @@ def container(
         "state": state,
         "lastState": last or {},
         "command": command,
+        "resources": {"limits": {"cpu": cpu_limit}} if cpu_limit else {},
     }
 
 
@@ -210,7 +215,7 @@ def add_pod(
                 "schedulerName": awaits,
                 "priorityClassName": priority_class,
                 "initContainers": [{"name": item["name"]} for item in init],
-                "containers": [{key: item[key] for key in ("name", "image", "command")} for item in statuses],
+                "containers": [{key: item[key] for key in _OF_SPEC} for item in statuses],
             },
             "status": {
                 "phase": phase,

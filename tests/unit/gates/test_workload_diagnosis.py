@@ -426,6 +426,61 @@ def test_check_that_fails_otherwise_since_is_not_refused_for_long(kube: FakeKube
     assert look(kube).kind is VerdictKind.PENDING
 
 
+STARTED = "2026-01-01T00:00:01Z"
+
+
+def throttled(kube: FakeKube, limit: str, before: str, *, until: str = "00:00:22", **old: Any) -> str:
+    """A roll of kube-apiserver from one CPU limit to another, whose new pod isn't Ready yet at that time."""
+    pod = rolling(
+        kube, running("kube-apiserver", since=STARTED, cpu_limit=limit), running("haproxy", ready=False, since=STARTED)
+    )
+    add_pod(kube, "web", running("kube-apiserver", cpu_limit=before), revision=1, **old)
+    message = "Readiness probe failed: proxy: not listening: kube-apiserver is not ready (/readyz: L4TOUT )"
+    add_event(kube, f"{pod}-uid", "Unhealthy", message, since=STARTED, at=f"2026-01-01T{until}Z")
+    return pod
+
+
+@pytest.mark.parametrize(("before", "words"), [("", "no CPU limit"), ("500m", "a CPU limit of 500m")])
+def test_cpu_limit_below_what_any_cluster_needs_is_certain_while_the_instance_before_serves(
+    kube: FakeKube, before: str, words: str
+) -> None:
+    """Helm isn't waited for until the throttled instance has replaced the one through which a rollback is quick."""
+    throttled(kube, "50m", before)
+    verdict = look(kube)
+    assert verdict.kind is VerdictKind.BROKEN
+    assert verdict.reason.endswith(
+        "is running but not ready: kube-apiserver: it is not ready 21 s after its start, with a CPU limit of 50m "
+        "(resources.limits.cpu): even without clients it needs 100m. The instance that it replaces is ready, with "
+        f"{words}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("limit", "before", "more"),
+    [
+        ("100m", "", {}),
+        ("", "", {}),
+        ("50m", "", {"until": "00:00:20"}),
+        ("50m", "50m", {}),
+        ("50m", "20m", {}),
+        ("50m", "", {"deleting": True}),
+    ],
+    ids=["enough", "no limit", "19 s", "as before", "raised", "nothing serves beside it"],
+)
+def test_slow_start_is_no_fault_of_a_cpu_limit(kube: FakeKube, limit: str, before: str, more: dict[str, Any]) -> None:
+    """On a busy machine a start takes long without a limit, too, and a limit that was there before is no change."""
+    throttled(kube, limit, before, **more)
+    assert look(kube).kind is VerdictKind.PENDING
+
+
+def test_instance_that_ran_before_is_not_judged_by_its_cpu_limit(kube: FakeKube) -> None:
+    """After a reboot, a start waits for much else."""
+    pod = throttled(kube, "50m", "")
+    haproxy = running("haproxy", ready=False, since=STARTED)
+    add_pod(kube, "web", running("kube-apiserver", since=STARTED, cpu_limit="50m", restarts=1), haproxy, revision=2)
+    assert look(kube).kind is VerdictKind.PENDING and pod in look(kube).reason
+
+
 def test_log_without_times_proves_nothing(kube: FakeKube) -> None:
     """Failures in an unknown format are not measured."""
     pod = rolling(kube, running(ready=False))

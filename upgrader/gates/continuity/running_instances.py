@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from math import inf
-from typing import Any
 
 from upgrader.errors import Blocked
 from upgrader.gates.apiserver_instance import API_SERVER, instance_address, secure_port
 from upgrader.gates.continuity.sentinel import NAMESPACE
 from upgrader.gates.kubernetes_kinds import PODS
-from upgrader.model.quantity import quantity
-from upgrader.model.workload import Pod
+from upgrader.model.workload import Pod, cpu_limit
 from upgrader.ports import Kube, KubeObject
 
 __all__ = ["FollowedInstances", "running_instances", "same_host"]
@@ -94,9 +92,4 @@ def _instances(pods: Iterable[KubeObject]) -> Iterator[tuple[str, float]]:
                 address = instance_address(pod, secure_port(item["spec"]))
             except Blocked:
                 continue  # a check has told of such a port
-            yield address, _cpu_limit(container)
-
-
-def _cpu_limit(container: Mapping[str, Any]) -> float:
-    limits = (container.get("resources") or {}).get("limits") or {}
-    return quantity(str(limits.get("cpu") or 0)) or inf
+            yield address, cpu_limit(container)
