@@ -407,7 +407,7 @@ class Runner:
                     self._note_replaced(item, point)
                 self._undo_watched(item, progress).undo(point, self._note)
                 if self._continuity is not None:
-                    self._continuity.restore_services(self._note)
+                    self._continuity.restore_services(self._note, restarted=point.release == RECOVERED_RELEASE)
                 # As often as ever: what is wrong only waits here, as what was undone may answer until it has ended.
                 self._hold(item.step.name, item.undo_gates, asked=lambda: 0)
                 return None

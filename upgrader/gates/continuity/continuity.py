@@ -69,6 +69,8 @@ class Continuity:
     """Instance of kube-apiserver → when its process started, as the gates of the last step have seen it."""
     _undone: float = field(init=False, default=0.0)
     """When the newest undo was in place (monotonic)."""
+    _restarted: bool = field(init=False, default=False)
+    """Whether it has started kube-apiserver."""
     _restarts: Restarts = field(init=False)
 
     def __post_init__(self) -> None:
@@ -96,13 +98,13 @@ class Continuity:
         """Whether a pod of kube-apiserver's Deployment was admitted before the run."""
         return self.baseline is not None and KUBE_APISERVER_TEMPLATE in self.baseline.templates
 
-    def restore_services(self, note: Callable[[str], None]) -> None:
+    def restore_services(self, note: Callable[[str], None], *, restarted: bool) -> None:
         """What an API server that was replaced had deleted, and no right one makes again; what fails is noted. To be
-        called as soon as an undo is in place.
+        called as soon as an undo is in place; `restarted`: it has started kube-apiserver.
 
         Asked on new connections, a few times: what was undone may still answer some of them.
         """
-        self._undone = self.clock.monotonic()
+        self._undone, self._restarted = self.clock.monotonic(), restarted
         if self.baseline is None:
             return
         try:
@@ -126,7 +128,8 @@ class Continuity:
         while (found := self._lost(self.baseline)) is not None:
             watch, lost = found
             now = self.clock.monotonic()
-            if watch.is_lost(lost.name, fails=now - since.setdefault(lost.name, now), undone=now - self._undone):
+            fails, undone = now - since.setdefault(lost.name, now), now - self._undone
+            if watch.is_lost(lost.name, fails=fails, undone=undone, restarted=self._restarted):
                 watch.give_up(lost.name)
                 return lost
             self.clock.sleep(_POLL_SECONDS)

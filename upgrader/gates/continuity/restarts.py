@@ -11,7 +11,9 @@ __all__ = ["Lost", "RestartWatch", "Restarts"]
 
 _CONVERSION_SECONDS = 30.0
 _FOUND_AGAIN_SECONDS = 6.0
-"""In which a kube-apiserver finds that a webhook is there again."""
+"""In which a kube-apiserver finds that a webhook is there again; one that has just started asks each backend of an
+aggregated API as often: what didn't answer is asked after 5 ms, and then after twice as long each time.
+"""
 _SERVICE_SECONDS = 65.0
 """Half a minute to restart, and as long until Kubernetes asks a backend again that didn't answer, with its timeouts.
 
@@ -79,13 +81,14 @@ class RestartWatch:
         first = min(each.since for each in self._failing.values())
         return replace(until_certain or pending(lost.reason, remedy=remedy), again_at=first + self._seconds)
 
-    def is_lost(self, name: str, *, fails: float, undone: float) -> bool:
+    def is_lost(self, name: str, *, fails: float, undone: float, restarted: bool) -> bool:
         """Whether it has had its time behind an undo: it has failed for `fails` seconds there, and the undo has been in
-        place for `undone` seconds. What a gate has given up is looked at a few times, and has no second time to
-        restart.
+        place for `undone` seconds, and has `restarted` kube-apiserver or not. What a gate has given up is looked at a
+        few times, and has no second time to restart.
         """
         if any(each == name for each, _ in self._given_up):
-            return fails >= _FEW_LOOKS_SECONDS and undone >= self._again
+            again = min(self._again, _FOUND_AGAIN_SECONDS) if restarted else self._again
+            return fails >= _FEW_LOOKS_SECONDS and undone >= again
         return fails >= self._seconds
 
     def give_up(self, name: str) -> None:

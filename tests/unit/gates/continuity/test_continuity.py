@@ -203,9 +203,9 @@ def kinds_of(gate: Gate, clock: FakeClock, seconds: int) -> list[VerdictKind]:
     return found
 
 
-def left_failing(continuity: Continuity, gates_take: float = 0.0) -> str:
+def left_failing(continuity: Continuity, gates_take: float = 0.0, *, restarted: bool = False) -> str:
     """What a rollback says with its end, so many seconds after its undo is in place; "" for nothing."""
-    continuity.restore_services(lambda note: None)
+    continuity.restore_services(lambda note: None, restarted=restarted)
     continuity.clock.sleep(gates_take)
     left = continuity.left_failing()
     return left.reason if left else ""
@@ -346,6 +346,20 @@ def test_gates_of_an_undo_are_part_of_the_time_behind_it(
     begun = clock.monotonic()
     assert AGGREGATED in left_failing(converted, gates_take)
     assert 35 <= clock.monotonic() - begun < 38
+
+
+def test_kube_apiserver_that_an_undo_has_started_asks_each_backend_itself(
+    continuity: Continuity, kube: LivingKube, clock: FakeClock
+) -> None:
+    """Its first questions are seconds apart, so that only the condition of an older one follows late."""
+    kube.api_service(AGGREGATED, available=False, reason="FailedDiscoveryCheck")
+    assert VerdictKind.BROKEN in kinds_of(gates(continuity)[0], clock, 90)
+    begun = clock.monotonic()
+    assert AGGREGATED in left_failing(continuity, 25.0, restarted=True)
+    assert clock.monotonic() - begun == 29, "a few looks after the gates"
+    begun = clock.monotonic()
+    assert AGGREGATED in left_failing(continuity, 25.0)
+    assert 35 <= clock.monotonic() - begun < 38, "after another release's undo, the older one is asked"
 
 
 def test_each_thing_has_its_own_time_behind_a_rollback(
@@ -883,7 +897,7 @@ def test_groups_that_a_replaced_server_has_delisted_are_restored(continuity: Con
     kube.raw_answers["/apis/apps/v1"] = "{}"
     kube.raw_answers["/apis/batch/v1"] = refusal(404)
     notes: list[str] = []
-    continuity.restore_services(notes.append)
+    continuity.restore_services(notes.append, restarted=True)
     found = kube.get(API_SERVICES, "v1.apps")
     assert found is not None and found["spec"]["group"] == "apps" and found["spec"]["version"] == "v1"
     assert len(notes) == 1 and notes[0].startswith("apps/v1 was served")
