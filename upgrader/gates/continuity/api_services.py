@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from upgrader.errors import ApiError, ApiUnavailable
 from upgrader.gates.api_absence import unanswered
 from upgrader.gates.continuity.findings import KEEP_THE_RELEASES, contradicted
-from upgrader.gates.continuity.restarts import Lost, RestartWatch
+from upgrader.gates.continuity.restarts import RESTART_SECONDS, WITHOUT_PODS_SECONDS, Lost, RestartWatch
 from upgrader.gates.continuity.running_instances import same_host
 from upgrader.gates.continuity.served_groups import built_in
 from upgrader.gates.kubernetes_kinds import API_SERVICES
+from upgrader.gates.ready_endpoints import has_no_pods
 from upgrader.model.baseline import Backend, Baseline
 from upgrader.model.outcome import Verdict, VerdictKind, pending
 from upgrader.ports import Kube, KubeObject
@@ -28,6 +30,10 @@ __all__ = [
 REPAIR = "Check the APIService and its backend: kubectl get apiservices."
 _NO_ENDPOINTS = "MissingEndpoints"
 """The reason of a Service whose pods aren't Ready, as while they restart; Kubernetes sees at once when one is."""
+_OF_THE_SERVICE = ("ServiceNotFound", "ServicePortError")
+"""The reasons of a Service that doesn't exist, or has another port: no backend is asked, so that Kubernetes sees at
+once when it is right again.
+"""
 _SOON = "timeout=6s"
 """Kubernetes calls a backend Available that answers within 5 s."""
 _OF_THE_BACKEND = ("service unavailable", "error trying to reach service")
@@ -111,8 +117,13 @@ class ApiServiceWatch:
         if not problem:
             return None
         lost = _unavailable(name, problem)
+        if problem.startswith(_OF_THE_SERVICE):
+            return self._failing.fails(lost, seconds=RESTART_SECONDS)
         if not problem.startswith(_NO_ENDPOINTS):
             return self._failing.fails(lost)
+        if service := _without_pods(kube, item):
+            gone = replace(lost, reason=f"{lost.reason}; Service {service} has no pods")
+            return self._failing.fails(gone, seconds=WITHOUT_PODS_SECONDS)
         self._failing.works(name)
         return pending(lost.reason, remedy=lost.remedy)
 
@@ -184,6 +195,14 @@ def _unanswered(kube: Kube, name: str, item: KubeObject, server: str = "") -> st
             raise
         return error.message
     return ""
+
+
+def _without_pods(kube: Kube, item: KubeObject) -> str:
+    """The Service of an aggregated API, if none of its pods exists; "" otherwise."""
+    service = (item.get("spec") or {}).get("service") or {}
+    if not service or not has_no_pods(kube, service["namespace"], service["name"]):
+        return ""
+    return f"{service['namespace']}/{service['name']}"
 
 
 def _problem(item: KubeObject) -> str:

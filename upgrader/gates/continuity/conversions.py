@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Any
 
 from upgrader.errors import ApiError, ApiUnavailable
 from upgrader.gates.api_absence import unanswered
-from upgrader.gates.continuity.restarts import Lost, RestartWatch
-from upgrader.gates.ready_endpoints import has_ready_endpoint
+from upgrader.gates.continuity.restarts import WITHOUT_PODS_SECONDS, Lost, RestartWatch
+from upgrader.gates.ready_endpoints import has_no_pods, has_ready_endpoint
 from upgrader.model.baseline import Baseline
 from upgrader.model.outcome import Verdict, VerdictKind, pending
 from upgrader.ports import LARGE_AT_ONCE, Kind, Kube, KubeObject
@@ -84,11 +85,14 @@ class ConversionWatch:
         try:
             if away and _NAMED not in error.message:
                 _check_instance(kube, path, server, error)
-            service = _without_pods(kube, path)
+            service = _not_ready(kube, path)
         except ApiError as unknown:
             # An API that is overloaded, or away, says nothing of a webhook.
             self._failing.works(path, server)
             return away or unanswered(path, unknown)
+        if service and has_no_pods(kube, *service.split("/")):
+            gone = replace(lost, reason=f"{lost.reason}; Service {service} has no pods")
+            return self._failing.fails(gone, server, seconds=WITHOUT_PODS_SECONDS)
         if service:
             self._failing.works(path, server)
             return pending(f"{lost.reason}; Service {service} has no ready endpoint", remedy=lost.remedy)
@@ -105,7 +109,7 @@ def _check_instance(kube: Kube, path: str, server: str, error: ApiError) -> None
     kube.raw(f"/apis/{_DEFINITIONS.api_version}/{_DEFINITIONS.plural}/{_definition(path)}?{_SOON}", server=server)
 
 
-def _without_pods(kube: Kube, path: str) -> str:
+def _not_ready(kube: Kube, path: str) -> str:
     """The Service of the webhook, if it has pods and none is Ready; "" for another one, or for a URL."""
     spec = (kube.get(_DEFINITIONS, _definition(path)) or {}).get("spec") or {}
     service = _client(spec).get("service") or {}

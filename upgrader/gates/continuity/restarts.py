@@ -7,9 +7,14 @@ from dataclasses import dataclass, replace
 from upgrader.model.outcome import Verdict, broken, pending
 from upgrader.ports import Clock
 
-__all__ = ["Lost", "RestartWatch", "Restarts"]
+__all__ = ["RESTART_SECONDS", "WITHOUT_PODS_SECONDS", "Lost", "RestartWatch", "Restarts"]
 
-_CONVERSION_SECONDS = 30.0
+RESTART_SECONDS = 30.0
+"""For what is seen at once when it is there again."""
+WITHOUT_PODS_SECONDS = 60.0
+"""For a Service behind which no pod starts: kube-controller-manager makes one at once, or after some time without its
+Lease.
+"""
 _FOUND_AGAIN_SECONDS = 6.0
 """In which a kube-apiserver finds that a webhook is there again; one that has just started asks each backend of an
 aggregated API as often: what didn't answer is asked after 5 ms, and then after twice as long each time.
@@ -46,7 +51,14 @@ class _Failing:
 
     since: float
     """Monotonic."""
+    seconds: float
+    """How long it may."""
     answers: int = 0
+
+    @property
+    def until(self) -> float:
+        """When its time is over (monotonic)."""
+        return self.since + self.seconds
 
 
 class RestartWatch:
@@ -69,17 +81,22 @@ class RestartWatch:
         self._failing.pop((name, server), None)
         self._given_up.discard((name, server))
 
-    def fails(self, lost: Lost, server: str = "", until_certain: Verdict | None = None) -> Verdict:
-        """Pending, or what the caller says instead, and broken once it has failed for long."""
+    def fails(
+        self, lost: Lost, server: str = "", until_certain: Verdict | None = None, *, seconds: float | None = None
+    ) -> Verdict:
+        """Pending, or what the caller says instead, and broken once it has failed for long: for `seconds`, where what
+        it fails with says how long that is.
+        """
         at, now, remedy = (lost.name, server), self._answered(), f"{lost.remedy} {_BY_ITSELF}"
-        known = self._failing.get(at, _Failing(now))
-        failing = self._failing[at] = replace(known, answers=known.answers + 1)
-        if now - failing.since >= self._seconds:
+        seconds = self._seconds if seconds is None else seconds
+        known = self._failing.get(at, _Failing(now, seconds))
+        failing = self._failing[at] = replace(known, seconds=seconds, answers=known.answers + 1)
+        if now >= failing.until:
             self._given_up.add(at)
             return replace(broken(lost.reason, remedy=remedy), certain=failing.answers >= _ENOUGH_ANSWERS)
         # Another one, or the same at another instance, may be the first whose time is over.
-        first = min(each.since for each in self._failing.values())
-        return replace(until_certain or pending(lost.reason, remedy=remedy), again_at=first + self._seconds)
+        first = min(each.until for each in self._failing.values())
+        return replace(until_certain or pending(lost.reason, remedy=remedy), again_at=first)
 
     def is_lost(self, name: str, *, fails: float, undone: float, restarted: bool) -> bool:
         """Whether it has had its time behind an undo: it has failed for `fails` seconds there, and the undo has been in
@@ -113,5 +130,5 @@ class Restarts:
     """Of the objects that webhooks convert, and of aggregated APIs; kept for all gates of a run."""
 
     def __init__(self, clock: Clock) -> None:
-        self.conversions = RestartWatch(clock, _CONVERSION_SECONDS, _FOUND_AGAIN_SECONDS)
+        self.conversions = RestartWatch(clock, RESTART_SECONDS, _FOUND_AGAIN_SECONDS)
         self.services = RestartWatch(clock, _SERVICE_SECONDS, _ASKED_AGAIN_SECONDS)

@@ -14,10 +14,11 @@ from tests.unit.gates.continuity.living_cluster import CONTROLLERS, SERVERS, Liv
 from upgrader.engine.execution.gatekeeper import hold_all
 from upgrader.errors import ApiError, ApiUnavailable, GateFailed
 from upgrader.gates.api_absence import ApiAbsence
+from upgrader.gates.continuity.api_services import ApiServiceWatch
 from upgrader.gates.continuity.continuity import Continuity
 from upgrader.gates.continuity.leader_leases import held_leases
 from upgrader.gates.continuity.object_counts import fell
-from upgrader.gates.continuity.restarts import Lost, RestartWatch
+from upgrader.gates.continuity.restarts import Lost, Restarts, RestartWatch
 from upgrader.gates.continuity.running_instances import FollowedInstances, running_instances
 from upgrader.gates.continuity.take_baseline import take_baseline
 from upgrader.gates.kubernetes_kinds import (
@@ -608,6 +609,76 @@ def test_aggregated_api_whose_pods_are_not_ready(continuity: Continuity, kube: L
     assert set(kinds_of(gates(continuity)[0], clock, 60)[3:]) == {VerdictKind.PENDING}
     kube.api_service(AGGREGATED, available=False, reason="FailedDiscoveryCheck")
     assert VerdictKind.BROKEN in kinds_of(gates(continuity)[0], clock, 75)
+
+
+def backend(kube: LivingKube, *, name: str = "backend", namespace: str = "default") -> str:
+    """A Service with a selector, and its name; `add_pod` of that owner makes one that it selects."""
+    spec = {"selector": {"app": name}, "clusterIP": "10.96.0.7"}
+    kube.put(SERVICES, {"metadata": {"name": name, "namespace": namespace}, "spec": spec})
+    return name
+
+
+@pytest.mark.parametrize("deleting", [False, True], ids=["starts", "ends"])
+def test_aggregated_api_whose_pods_are_gone(
+    continuity: Continuity, kube: LivingKube, clock: FakeClock, deleting: bool
+) -> None:
+    """No pod starts behind its Service, so that there is nothing to wait for, once kube-controller-manager has had the
+    time to make one. One that starts, or whose end another one waits for, has as long as the gate has.
+    """
+    owner = backend(kube)
+    kube.api_service(AGGREGATED, available=False, reason="MissingEndpoints")
+    pod = add_pod(kube, owner, namespace="default", phase="Pending", deleting=deleting)
+    gate = gates(continuity)[0]
+    assert set(kinds_of(gate, clock, 90)[3:]) == {VerdictKind.PENDING}
+    kube.delete(PODS, pod, "default")
+    assert VerdictKind.BROKEN not in kinds_of(gate, clock, 59)
+    clock.sleep(3)
+    found = [gate.check() for _ in range(3)]
+    assert [verdict.kind for verdict in found] == [VerdictKind.BROKEN] * 3, "three checks in a row fail a gate"
+    assert "Service default/backend has no pods" in found[0].reason
+    kube.refused["list pods"] = refusal(403)
+    asked = ApiServiceWatch(Restarts(clock).services)
+    assert continuity.baseline is not None
+    verdict = asked.check(kube, continuity.baseline, ())
+    assert verdict is not None and "has no pods" not in verdict.reason, "where they can't be read, it isn't said"
+
+
+def test_service_without_a_selector_may_get_endpoints(
+    continuity: Continuity, kube: LivingKube, clock: FakeClock
+) -> None:
+    """Whether something starts behind it is not known to Kubernetes: it is waited for."""
+    kube.put(SERVICES, {"metadata": {"name": "backend", "namespace": "default"}, "spec": {"clusterIP": "10.96.0.7"}})
+    kube.api_service(AGGREGATED, available=False, reason="MissingEndpoints")
+    assert set(kinds_of(gates(continuity)[0], clock, 90)[3:]) == {VerdictKind.PENDING}
+
+
+@pytest.mark.parametrize("reason", ["ServiceNotFound", "ServicePortError"])
+def test_aggregated_api_whose_service_is_gone(
+    continuity: Continuity, kube: LivingKube, clock: FakeClock, reason: str
+) -> None:
+    """Kubernetes sees at once that a Service is there again: nothing is to be added to the half minute for that."""
+    kube.api_service(AGGREGATED, available=False, reason=reason)
+    found = kinds_of(gates(continuity)[0], clock, 60)
+    assert VerdictKind.BROKEN not in found[:30]
+    assert found[35:38] == [VerdictKind.BROKEN] * 3, "three checks in a row fail a gate"
+
+
+def test_conversion_webhook_whose_pods_are_gone(converted: Continuity, kube: LivingKube, clock: FakeClock) -> None:
+    """As of an aggregated API: no pod of its Service starts."""
+    definition = kube.get(DEFINITIONS, "things.example.com")
+    assert definition is not None
+    client = {"service": {"namespace": NAMESPACE, "name": backend(kube, name="convert", namespace=NAMESPACE)}}
+    conversion = {"strategy": "Webhook", "webhook": {"clientConfig": client}}
+    kube.put(DEFINITIONS, {**definition, "spec": {**definition["spec"], "conversion": conversion}})
+    kube.raw_answers[THING] = refusal(500, "conversion webhook failed: no endpoints available")
+    kube.endpoint("convert", ready=False)
+    pod = add_pod(kube, "convert", phase="Pending")
+    gate = gates(converted)[0]
+    assert set(kinds_of(gate, clock, 90)[3:]) == {VerdictKind.PENDING}
+    kube.delete(PODS, pod, NAMESPACE)
+    assert VerdictKind.BROKEN not in kinds_of(gate, clock, 60)
+    verdict = gate.check()
+    assert verdict.kind is VerdictKind.BROKEN and f"Service {NAMESPACE}/convert has no pods" in verdict.reason
 
 
 @pytest.mark.parametrize("answer", ['{"items": []}', None])
