@@ -46,7 +46,7 @@ class Row:
     change: str
     exit_code: int
     seconds: float
-    """From the change in place to the end of its rollback."""
+    """From the change in place, or from its step's start where Helm still waited for it, to the end of its rollback."""
     run_seconds: float
     limit: float
     healthy: str

@@ -307,7 +307,9 @@ WRONG: Mapping[str, WrongApi] = {
 
 
 def seconds_until_healthy(cluster: LabCluster, release: str = "kube-apiserver") -> float:
-    """The time from when the newest run's bad change to a release was made until it was undone."""
+    """The time from when the newest run's bad change to a release was made until it was undone; from the start of its
+    step where that failed while Helm waited.
+    """
     times = [
         (line["type"], line["data"].get("step"), datetime.fromisoformat(line["time"])) for line in cluster.journal()
     ]
