@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from upgrader.adopt.facts import COMPONENTS, KubeadmFacts, StaticPod
+from upgrader.adopt.graceful_end import termination_grace
 from upgrader.adopt.pod_metadata import metadata_of
-from upgrader.adopt.values import termination_grace
 from upgrader.adopt.volumes import missing_mounts
 from upgrader.errors import Blocked
 

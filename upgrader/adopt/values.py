@@ -15,6 +15,7 @@ from upgrader.adopt.addon_parts import addon_values
 from upgrader.adopt.client_addresses import secure_port
 from upgrader.adopt.dns_service import traffic_distribution
 from upgrader.adopt.facts import KubeadmFacts, StaticPod, flags_of
+from upgrader.adopt.graceful_end import SHUTDOWN_DELAY, graceful_shutdown
 from upgrader.adopt.proxy_kubeconfig import proxy_server
 from upgrader.adopt.variables import as_written, variables_of
 from upgrader.gates.manifest_workloads import pod_spec
@@ -32,11 +33,17 @@ __all__ = [
     "image_values",
     "missing_flags",
     "rendered_flags",
-    "termination_grace",
 ]
 
 HANDED_OVER = frozenset(
-    {"bind-address", "advertise-address", "secure-port", "permit-port-sharing", "endpoint-reconciler-type"}
+    {
+        "bind-address",
+        "advertise-address",
+        "secure-port",
+        "permit-port-sharing",
+        "endpoint-reconciler-type",
+        SHUTDOWN_DELAY,
+    }
 )
 """Flags that the charts set differently on purpose, so that one pod can take over from another."""
 
@@ -62,11 +69,6 @@ _KUBEADMS_RESOURCES: Mapping[str, Mapping[str, Any]] = {
     "kube-scheduler": {"requests": {"cpu": "100m"}},
 }
 """No one has chosen these: the charts' defaults are better."""
-
-_USUAL_GRACE, _DRAIN = 30, 15
-"""Seconds that a pod has to end, unless it says otherwise, and those of them in which the chart's kube-apiserver
-doesn't know yet that it ends (`gracefulShutdown.drainSeconds`).
-"""
 
 
 def base_values(facts: KubeadmFacts, addresses: tuple[str, ...], checkpointer: Mapping[str, Any]) -> dict[str, Values]:
@@ -97,8 +99,8 @@ def _api_server(facts: KubeadmFacts, api: StaticPod, version: str, addresses: tu
     if _flag(api, _TOKENS, ""):
         # kube-apiserver reads one such file only: the operator's stays, and HAProxy's check is anonymous.
         values["health"] = {"token": False}
-    if (grace := termination_grace(api)) > _USUAL_GRACE:
-        values["gracefulShutdown"] = {"terminationSeconds": grace + _DRAIN}
+    if graceful := graceful_shutdown(api):
+        values["gracefulShutdown"] = graceful
     if len(addresses) == 1:
         values["endpoints"] = {"addresses": list(addresses)}
     return values
@@ -153,14 +155,6 @@ def _leader(pod: StaticPod, version: str, controllers: int) -> Values:
     if "kubeconfig" in pod.flags:
         values["kubeconfig"] = pod.flags["kubeconfig"][-1]
     return values
-
-
-def termination_grace(pod: StaticPod) -> int:
-    """Seconds that kube-apiserver has to end: longer, say, with another `--shutdown-delay-duration`. The charts decide
-    for the others.
-    """
-    given = pod.pod["spec"].get("terminationGracePeriodSeconds") if pod.component == "kube-apiserver" else None
-    return _USUAL_GRACE if given is None else int(given)
 
 
 def etcd_servers(api: StaticPod, *, odd: bool = False) -> list[str]:

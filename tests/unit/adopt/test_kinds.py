@@ -464,20 +464,47 @@ def test_a_limit_stays_the_request_where_there_is_none(
     assert found == {**resources, "requests": requests}
 
 
-@pytest.mark.parametrize(("grace", "wanted"), [(None, 45), (30, 45), (10, 45), (120, 135)])
-def test_kube_apiserver_keeps_the_time_that_it_had_to_end(helm: HelmAdapter, grace: int | None, wanted: int) -> None:
-    """With a `--shutdown-delay-duration` of minutes, it would be killed while it still serves."""
+_DELAY, _WATCHES = "shutdown-delay-duration", "shutdown-watch-termination-grace-period"
+
+
+@pytest.mark.parametrize(
+    ("flags", "grace", "drain", "ends"),
+    [
+        ({}, None, 15, 45),
+        ({}, 10, 15, 45),
+        ({}, 120, 15, 135),
+        ({_DELAY: "0s"}, None, 15, 45),
+        ({_DELAY: "5s"}, None, 15, 45),
+        ({_DELAY: "70s"}, None, 70, 100),
+        ({_DELAY: "1m10s"}, 30, 70, 100),
+        ({_DELAY: "70s"}, 135, 70, 135),
+        ({_DELAY: "69.2s"}, 120, 70, 120),
+        ({_WATCHES: "1m"}, None, 15, 95),
+        ({_DELAY: "70s", _WATCHES: "60s"}, 135, 70, 150),
+    ],
+)
+def test_kube_apiserver_has_the_time_that_it_needs_to_end(
+    helm: HelmAdapter, flags: dict[str, str], grace: int | None, drain: int, ends: int
+) -> None:
+    """A delay before its end becomes the drain, and 30 s are left after that: otherwise the kubelet would kill it while
+    it serves, or while clients are moved.
+    """
     spec = {"terminationGracePeriodSeconds": grace} if grace else {}
-    pod = kubeadm_pod("kube-apiserver", {"shutdown-delay-duration": "70s"}, spec=spec)
-    derived = _derived(helm, kubeadm_facts(pod))
+    derived = _derived(helm, kubeadm_facts(kubeadm_pod("kube-apiserver", flags, spec=spec)))
     chart = charts_folder() / "kube-apiserver"
     rendered = helm.render(
         ReleaseSpec("kube-apiserver", "kube-system", chart, derived.values["kube-apiserver"]), offline=True
     )
     found = pod_spec(rendered, "kube-apiserver")
-    assert found["terminationGracePeriodSeconds"] == wanted
+    hooks = {each["name"]: each["lifecycle"]["preStop"] for each in found["containers"]}
+    assert hooks["kube-apiserver"] == {"sleep": {"seconds": drain}}
+    assert found["terminationGracePeriodSeconds"] == ends
+    assert _DELAY not in rendered_flags(rendered, "kube-apiserver"), "proxy.sh moves clients at the end signal"
+    said = [str(change) for change in derived.changes if change.name == _DELAY]
+    assert said == ([f"no --{_DELAY} (was {flags[_DELAY]})"] if _DELAY in flags else [])
     usual = yaml.safe_load((chart / "values.yaml").read_text())["gracefulShutdown"]
     assert usual["terminationSeconds"] - usual["drainSeconds"] == 30, "as long as a pod has that says nothing"
+    assert (usual["drainSeconds"], usual["watchSeconds"]) == (15, 10), "as adoption takes them to be"
 
 
 def test_a_container_of_another_name_keeps_its_volumes(helm: HelmAdapter) -> None:
