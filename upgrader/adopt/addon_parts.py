@@ -6,7 +6,7 @@ pods, what is listed is what is known: a field that Kubernetes gets one day is r
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from upgrader.adopt.pod_metadata import addon_metadata, differing, rendered_metadata
@@ -66,10 +66,10 @@ def addon_values(workload: KubeObject) -> dict[str, Any]:
     return {key: value for key, value in found.items() if value}
 
 
-def check_addon(workload: KubeObject, rendered: str, values: Mapping[str, Any]) -> None:
+def check_addon(workload: KubeObject, rendered: str, values: Mapping[str, Any], keys: Collection[str] = ()) -> None:
     """Raises Blocked for a part that the rendered chart lacks. What a release has already is as its values say.
 
-    `values`: the operator's own, of its section.
+    `values`: the operator's own, of its section; `keys`: those of ConfigMap coredns, if they are known.
     """
     meta = workload.get("metadata") or {}
     name = str(meta.get("name"))
@@ -85,7 +85,7 @@ def check_addon(workload: KubeObject, rendered: str, values: Mapping[str, Any]) 
     )
     if charts is None:
         return  # the chart leaves it alone
-    lost = [*_lost_of_workload(workload["spec"], charts), *_lost(_pod(workload["spec"]), _pod(charts))]
+    lost = [*_lost_of_workload(workload["spec"], charts), *_lost(_pod(workload["spec"], keys), _pod(charts))]
     lost += map(str, differing(addon_metadata(workload), rendered_metadata(rendered, name), values))
     if lost:
         section = SECTIONS[name]
@@ -96,9 +96,18 @@ def check_addon(workload: KubeObject, rendered: str, values: Mapping[str, Any]) 
         )
 
 
-def _pod(spec: Object) -> Object:
+def _pod(spec: Object, keys: Collection[str] = ()) -> Object:
+    """A workload's pod; a volume that has ConfigMap coredns as a whole names these keys of it."""
     found: Object = spec["template"]["spec"]
-    return found
+    items = [{"key": key, "path": key} for key in sorted(keys)]
+    volumes = [_with_items(volume, items) for volume in found.get("volumes") or ()]
+    return {**found, "volumes": volumes} if volumes else found
+
+
+def _with_items(volume: Object, items: list[dict[str, str]]) -> Object:
+    source = volume.get("configMap") or {}
+    whole = source.get("name") == "coredns" and not source.get("items")
+    return {**volume, "configMap": {**source, "items": items}} if whole else volume
 
 
 def _lost_of_workload(live: Object, charts: Object) -> Iterator[str]:

@@ -114,7 +114,7 @@ def derive_values(
             changes += flag_changes(component, facts.component(component).flags, rendered)
         if release == "kubernetes":
             for name, addon in facts.addons.items():
-                check_addon(addon, full, _at(mine, (SECTIONS[name],)))
+                check_addon(addon, full, _at(mine, (SECTIONS[name],)), facts.dns_keys)
             check_rights(facts.dns_role, full)
             check_service(facts.dns_service, facts.dns_deployment, full)
             check_dns_probes(facts.dns_deployment, full)

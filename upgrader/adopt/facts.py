@@ -96,6 +96,8 @@ class KubeadmFacts:
     dns_deployment: KubeObject | None
     proxy_daemonset: KubeObject | None
     controllers: tuple[ControllerFacts, ...]
+    dns_keys: tuple[str, ...] = ()
+    """The keys of ConfigMap coredns; others than the Corefile stay in it."""
     dns_role: KubeObject | None = None
     """CoreDNS's ClusterRole."""
     dns_service: KubeObject | None = None
@@ -181,6 +183,7 @@ def read_facts(
         proxy_config=proxy.get("config.conf", ""),
         proxy_kubeconfig=proxy.get("kubeconfig.conf", ""),
         corefile=dns.get("Corefile", ""),
+        dns_keys=_keys(kube, "coredns") if dns else (),
         dns_address=service["spec"]["clusterIP"] if service else "",
         dns_deployment=_existing(kube, Kind("apps/v1", "deployments"), "coredns", "coredns") if dns else None,
         proxy_daemonset=_existing(kube, Kind("apps/v1", "daemonsets"), "kube-proxy", "kubeProxy") if proxy else None,
@@ -206,6 +209,11 @@ def _config_map(kube: Kube, name: str, section: str = "") -> Mapping[str, str]:
                 remedy=f"Correct it: kubectl -n {_SYSTEM} edit configmap {name}",
             ) from error
     return data
+
+
+def _keys(kube: Kube, config_map: str) -> tuple[str, ...]:
+    found = kube.get(_CONFIG_MAPS, config_map, _SYSTEM) or {}
+    return tuple(sorted({*(found.get("data") or {}), *(found.get("binaryData") or {})}))
 
 
 def _existing(kube: Kube, kind: Kind, name: str, section: str = "") -> KubeObject:

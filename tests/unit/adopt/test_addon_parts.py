@@ -145,8 +145,10 @@ def helm(tmp_path: Path) -> Iterator[HelmAdapter]:
     adapter.close()
 
 
-def _values(helm: HelmAdapter, coredns: Mapping[str, Any] | None, proxy: Mapping[str, Any] | None) -> Any:
-    known = replace(facts(), dns_deployment=coredns, proxy_daemonset=proxy)
+def _values(
+    helm: HelmAdapter, coredns: Mapping[str, Any] | None, proxy: Mapping[str, Any] | None, keys: tuple[str, ...] = ()
+) -> Any:
+    known = replace(facts(), dns_deployment=coredns, proxy_daemonset=proxy, dns_keys=keys)
     return derive_values(known, ("10.0.0.1",), {}, helm, charts_folder()).values["kubernetes"]
 
 
@@ -546,6 +548,32 @@ def test_an_add_on_of_somebody_elses_is_left_alone(helm: HelmAdapter) -> None:
     assert values["coredns"] == values["kubeProxy"] == {"enabled": False}
     assert left_alone({"coredns": {"enabled": False}, "kubeProxy": {"enabled": True}}) == {"coredns"}
     assert left_alone({"coredns": {}, "kubeProxy": None}) == frozenset()
+
+
+def test_a_volume_of_all_keys_is_the_charts_own_where_the_corefile_is_the_only_one(helm: HelmAdapter) -> None:
+    """As in CoreDNS's manifests that aren't kubeadm's. Nothing goes with it; with another key, that is named."""
+    dns = _changed(COREDNS, volumes=[{"name": "config-volume", "configMap": {"name": "coredns", "defaultMode": 420}}])
+    assert _values(helm, dns, PROXY, keys=("Corefile",))["coredns"]["replicas"] == 2
+    with pytest.raises(Blocked, match=r"volume config-volume \(ConfigMap coredns: Corefile, NodeHosts\)"):
+        _values(helm, dns, PROXY, keys=("Corefile", "NodeHosts"))
+    other = _changed(COREDNS, volumes=[{"name": "zones", "configMap": {"name": "coredns-custom"}}])
+    with pytest.raises(Blocked, match=r"volume zones \(ConfigMap coredns-custom: all keys\)"):
+        _values(helm, other, PROXY, keys=("Corefile",))
+
+
+def test_the_keys_of_the_config_map_are_read() -> None:
+    """Also those that aren't text: a volume of all keys has them, too."""
+    kube = FakeKube()
+    contents: dict[str, dict[str, Any]] = {
+        "kubeadm-config": {"data": {"ClusterConfiguration": "kubernetesVersion: v1.36.3"}},
+        "coredns": {"data": {"Corefile": ".:53 {}"}, "binaryData": {"zone.gz": "AA=="}},
+    }
+    for name, content in contents.items():
+        kube.put(_CONFIG_MAPS, {"metadata": {"name": name, "namespace": "kube-system"}, **content})
+    meta = {"name": "kube-dns", "namespace": "kube-system"}
+    kube.put(Kind("v1", "services"), {"metadata": meta, "spec": {"clusterIP": "10.96.0.10"}})
+    kube.put(Kind("apps/v1", "deployments"), COREDNS)
+    assert read_facts(kube, FakeHosts(), (), (), {"kubeProxy"}).dns_keys == ("Corefile", "zone.gz")
 
 
 def test_add_ons_that_are_missing_are_named() -> None:
