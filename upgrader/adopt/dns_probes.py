@@ -7,6 +7,7 @@ every two minutes.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from upgrader.adopt.leaders_api import is_loopback
@@ -19,6 +20,12 @@ __all__ = ["check_dns_probes"]
 
 _ASKED = (("readinessProbe", "ready", 8181), ("livenessProbe", "health", 8080))
 """A probe of the chart, the plugin that answers it, and the port at which that listens by itself."""
+_READY_SINCE = (1, 5)
+"""CoreDNS's first version with `ready`: an older one doesn't start with that line. It has no `proxy` any more."""
+_TAG = re.compile(r":v?(\d+)\.(\d+)(?:\.\d+)?(?:[-@].*)?$")
+_LEFT_ALONE = (
+    "Or set `coredns.enabled: false` in values/kubernetes.yaml: adoption and upgrades then leave CoreDNS unchanged."
+)
 
 
 def check_dns_probes(deployment: KubeObject | None, rendered: str) -> None:
@@ -41,10 +48,21 @@ def check_dns_probes(deployment: KubeObject | None, rendered: str) -> None:
             raise Blocked(
                 f"Deployment kube-system/coredns has no {probe}, and its Corefile has no plugin `{plugin}` that "
                 f"listens on port {port} of the pod's address, which the chart's {probe} needs; nothing was changed",
-                remedy=f"In the block of `.:53`, add the line `{plugin}`, or remove the address from the existing "
-                "line: kubectl -n kube-system edit configmap coredns. Or set `coredns.enabled: false` in "
-                "values/kubernetes.yaml: adoption and upgrades then leave CoreDNS unchanged.",
+                remedy=f"{_first(container, plugin)}In the block of `.:53`, add the line `{plugin}`, or remove the "
+                f"address from the existing line: kubectl -n kube-system edit configmap coredns. {_LEFT_ALONE}",
             )
+
+
+def _first(container: KubeObject, plugin: str) -> str:
+    """What must come before the new line, where CoreDNS is too old for it; "" for nothing."""
+    image = str(container.get("image") or "")
+    found = _TAG.search(image)
+    if plugin != "ready" or not found or (int(found[1]), int(found[2])) >= _READY_SINCE:
+        return ""
+    return (
+        f"First update CoreDNS: {image} doesn't have that plugin, which came with 1.5.0. That version has no plugin "
+        "`proxy` any more, so write `forward` in its place before. "
+    )
 
 
 def _ports(corefile: str, plugin: str, usual: int) -> Iterator[int]:

@@ -13,9 +13,12 @@ from upgrader.errors import Blocked
 _PROBES = {"readinessProbe": {"httpGet": {"path": "/ready"}}, "livenessProbe": {"httpGet": {"path": "/health"}}}
 
 
-def _check(corefile: str, *probes: str, **metadata: Any) -> None:
+_IMAGE = "registry.k8s.io/coredns/coredns:v1.14.2"
+
+
+def _check(corefile: str, *probes: str, image: str = _IMAGE, **metadata: Any) -> None:
     """A Deployment with these probes, and the Corefile that the chart would have."""
-    container = {"name": "coredns", **{name: _PROBES[name] for name in probes}}
+    container = {"name": "coredns", "image": image, **{name: _PROBES[name] for name in probes}}
     deployment = {"metadata": metadata, "spec": {"template": {"spec": {"containers": [container]}}}}
     config = {"kind": "ConfigMap", "metadata": {"name": "coredns"}, "data": {"Corefile": corefile}}
     check_dns_probes(deployment, yaml.safe_dump(config))
@@ -67,3 +70,26 @@ def test_what_answers_now_is_not_looked_for() -> None:
     _check(".:53 {}\n", annotations={"meta.helm.sh/release-name": "kubernetes"})
     check_dns_probes(None, "")
     check_dns_probes({"metadata": {}, "spec": {"template": {"spec": {"containers": [{"name": "coredns"}]}}}}, "")
+
+
+@pytest.mark.parametrize(
+    ("image", "older"),
+    [
+        ("k8s.gcr.io/coredns:1.2.4", True),
+        ("registry.example.org:5000/coredns:v1.4.0", True),
+        ("coredns/coredns:1.3.1@sha256:0123", True),
+        ("coredns/coredns:1.5.0", False),
+        ("registry.k8s.io/coredns/coredns:v1.14.2", False),
+        ("registry.example.org:1024/coredns", False),
+        ("coredns/coredns:latest", False),
+    ],
+)
+def test_a_coredns_that_is_too_old_for_the_plugin_is_updated_first(image: str, older: bool) -> None:
+    """With a line that it doesn't know, it would not start again. `health` is older than any of them."""
+    with pytest.raises(Blocked, match="no readinessProbe") as no:
+        _check(".:53 {\n    health\n    proxy . 9.9.9.9\n}\n", "livenessProbe", image=image)
+    assert (f"First update CoreDNS: {image} " in no.value.remedy) is older
+    assert "add the line `ready`" in no.value.remedy and "`coredns.enabled: false`" in no.value.remedy
+    with pytest.raises(Blocked, match="no livenessProbe") as no:
+        _check(".:53 {\n    proxy . 9.9.9.9\n}\n", "readinessProbe", image=image)
+    assert "First update" not in no.value.remedy
