@@ -57,7 +57,11 @@ that named a certificate by a path that the container doesn't have.
 From erivandosena/k8s-onpremises on, they are a ninth set, which another reader chose and tried on 2026-12-01: GPUs,
 Windows, no internet, hardened ones. Two of these thirty went wrong at first, and both have a test: the API at a
 machine's own name, which Debian has at 127.0.1.1, and an image without a tag. Files that no repository could be named
-for are called by what they are.
+for are called by what they are. Later, the delay of one of them was found to be cut off; it has a test, too.
+
+From devopsyuva/manifests on, they are a tenth set, which another reader chose and tried on the same day. One of these
+thirty went wrong at first, in two ways, and both have a test: a volume that the chart has was said to go, and the
+advice for CoreDNS named a plugin that its version doesn't have.
 """
 
 
