@@ -11,9 +11,8 @@ import json
 import re
 import secrets
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import takewhile
 from pathlib import Path
 from typing import cast
@@ -34,8 +33,6 @@ __all__ = ["INPUTS", "KUBECONFIG", "Campaign", "CampaignReader", "begin", "fleet
 
 INPUTS, KUBECONFIG = "inputs", "kubeconfig"
 """Beside the attempts of a cluster: what its run in progress works with, as copies."""
-_STAMP = "%Y%m%dT%H%M%S%f"
-"""Requests are named by when they were written, so that the names' order is theirs."""
 _NAME = re.compile(r"\d{8}T\d{6}-fleet-.")
 _GOES_ON = "upgrader fleet run"
 _UNREADABLE = 10**9
@@ -47,6 +44,8 @@ class _Asked:
     path: Path
     time: datetime
     request: Request
+    sequence: int
+    """Its place among the others, whatever clocks said; 0: an older version wrote it, and its name has the time."""
 
 
 @dataclass(frozen=True)
@@ -93,11 +92,11 @@ class Campaign:
         """Have the coordinator that runs, or the next one, do this, after what was asked for before. Raises UsageError
         if it can't be written.
         """
-        now = clock.now()
-        name = f"{self._stamp_after_all(now):{_STAMP}}-{secrets.token_hex(4)}"
-        folder = self.folder / "requests"
+        now, folder = clock.now(), self._requests_folder
+        name = f"{now:%Y%m%dT%H%M%S%f}-{secrets.token_hex(4)}"
         content = {
             "time": now.isoformat(),
+            "sequence": 1 + max((each.sequence for each in self._asked()), default=0),
             "type": type(request).__name__,
             "data": plain(replace(request, request=name)),
         }
@@ -124,16 +123,12 @@ class Campaign:
             each.path.unlink(missing_ok=True)
         return bool(asked)
 
-    def _requests(self) -> list[Path]:
-        return sorted((self.folder / "requests").glob("[!.]*.json"))
+    @property
+    def _requests_folder(self) -> Path:
+        return self.folder / "requests"
 
-    def _stamp_after_all(self, now: datetime) -> datetime:
-        """`now`, or just after the request that was written last: a clock may be slow, or be set back."""
-        for path in reversed(self._requests()):
-            with suppress(ValueError):  # a file that a person has put there
-                last = datetime.strptime(path.stem.partition("-")[0], _STAMP).replace(tzinfo=now.tzinfo)
-                return max(now, last + timedelta(microseconds=1))
-        return now
+    def _requests(self) -> list[Path]:
+        return sorted(self._requests_folder.glob("[!.]*.json"))
 
     def _asked(self) -> list[_Asked]:
         """Oldest first."""
@@ -142,12 +137,13 @@ class Campaign:
             try:
                 content = json.loads(path.read_bytes())
                 request: Request = from_json(REQUESTS[content["type"]], content["data"], "data")
-                found.append(_Asked(path, time_of(content["time"]), request))
+                sequence: int = from_json(int, content.get("sequence", 0), "sequence")
+                found.append(_Asked(path, time_of(content["time"]), request, sequence))
             except FileNotFoundError:  # the coordinator has just taken it
                 continue
             except (OSError, ValueError, KeyError, TypeError) as error:
                 raise UsageError(f"{path} is not a valid request: {error}", remedy="Remove it.") from error
-        return found
+        return sorted(found, key=lambda each: each.sequence)
 
     def reopen(self, clock: Clock) -> Journal:
         """Continue its journal; the caller holds the folder's lock. Raises UsageError."""

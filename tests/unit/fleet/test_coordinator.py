@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -246,6 +247,33 @@ def test_requests_keep_their_order_when_the_clock_is_set_back(machine: Machine) 
         campaign.ask(Unpaused("ann"), machine.clock)
         campaign.ask(Paused("eve", str(number)), FakeClock())
     assert one.look()[0].stop == "paused by eve: 7"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "99991231T235959999999-0",
+        "00010101T000000000000-0",
+        "99991231",
+        "-1",
+        "٩٩٩٩-0",
+        "a request (copy)",
+        "%Y",
+        200 * "9",
+    ],
+)
+def test_request_comes_after_a_file_of_any_name(machine: Machine, name: str) -> None:
+    """A person may have copied or renamed one, and an older version ordered requests by the times in their names."""
+    campaign = begun(machine)
+    campaign.ask(Paused("eve", "first"), machine.clock)
+    (first,) = (campaign.folder / "requests").iterdir()
+    content = json.loads(first.read_bytes())
+    content.pop("sequence", None)
+    (campaign.folder / f"requests/{name}.json").write_text(json.dumps(content))
+    first.unlink()
+    campaign.ask(Unpaused("ann"), machine.clock)
+    campaign.ask(Paused("eve", "last"), FakeClock())
+    assert coordinator(machine, campaign).look()[0].stop == "paused by eve: last"
 
 
 def test_identity_before_action(machine: Machine) -> None:
