@@ -8,6 +8,7 @@ Readers count both.
 from __future__ import annotations
 
 import json
+import os
 import re
 import secrets
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import cast
 
 from upgrader.config.fleet_files import FLEET, INVENTORY
+from upgrader.config.plain_file import read_plain
 from upgrader.config.yaml_document import shown
 from upgrader.engine.journal.atomic import write_atomic
 from upgrader.engine.journal.decode import UnknownEvent
@@ -128,20 +130,30 @@ class Campaign:
         return self.folder / "requests"
 
     def _requests(self) -> list[Path]:
-        return sorted(self._requests_folder.glob("[!.]*.json"))
+        """Raises UsageError for a folder that can't be read: a pause may be in it."""
+        folder = self._requests_folder
+        try:
+            names = os.listdir(folder)
+        except FileNotFoundError:  # nothing was asked for yet
+            return []
+        except OSError as error:
+            raise _unreadable(folder, error) from error
+        return [folder / name for name in sorted(names) if name.endswith(".json") and not name.startswith(".")]
 
     def _asked(self) -> list[_Asked]:
         """Oldest first."""
         found = []
         for path in self._requests():
             try:
-                content = json.loads(path.read_bytes())
+                content = json.loads(read_plain(path))
                 request: Request = from_json(REQUESTS[content["type"]], content["data"], "data")
                 sequence: int = from_json(int, content.get("sequence", 0), "sequence")
                 found.append(_Asked(path, time_of(content["time"]), request, sequence))
             except FileNotFoundError:  # the coordinator has just taken it
                 continue
-            except (OSError, ValueError, KeyError, TypeError) as error:
+            except OSError as error:
+                raise _unreadable(path, error) from error
+            except (ValueError, KeyError, TypeError, RecursionError) as error:
                 raise UsageError(f"{path} is not a valid request: {error}", remedy="Remove it.") from error
         return sorted(found, key=lambda each: each.sequence)
 
@@ -165,6 +177,14 @@ class CampaignReader:
         events = tuple(_events(path, records))
         self.place = place
         return events
+
+
+def _unreadable(path: Path, error: OSError) -> UsageError:
+    """Of a request, or of all: root may have asked for it, and to remove it would undo that."""
+    return UsageError(
+        f"{path} can't be read: {error.strerror}",
+        remedy="Give the user who runs `upgrader fleet run` access to it, or remove what is no request.",
+    )
 
 
 def _events(path: Path, records: Iterable[Record]) -> Iterator[tuple[datetime, CampaignEvent]]:

@@ -871,6 +871,31 @@ def test_damaged_files(machine: Machine, spoil: Callable[[Campaign], object], me
         campaign.state()
 
 
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        (lambda path: path.mkdir(), "/1.json can't be read: Is a directory"),
+        (
+            lambda path: path.symlink_to("/dev/zero"),
+            "/1.json can't be read: it is a pipe, a socket or a device",
+        ),
+        (lambda path: path.write_text("[" * 100_000), r"/1\.json is not a valid request: "),
+        (lambda path: (path.parent.rmdir(), path.parent.touch()), "/requests can't be read: Not a directory"),
+    ],
+    ids=["folder", "device", "deep", "no folder"],
+)
+def test_request_that_can_not_be_read(machine: Machine, place: Callable[[Path], object], message: str) -> None:
+    """It is an error that names its place, no reader waits for it, and it isn't taken for no request."""
+    campaign = begun(machine)
+    campaign.ask(Unpaused("me"), machine.clock)
+    coordinator(machine, campaign).look()
+    place(campaign.folder / "requests/1.json")
+    with pytest.raises(UsageError, match=message):
+        campaign.state()
+    with pytest.raises(UsageError, match=message):
+        campaign.ask(Paused("me", "x"), machine.clock)
+
+
 def test_resume_that_ends_early_keeps_its_place(machine: Machine) -> None:
     """A resume that ends before it has named its run leaves the cluster in the middle of it: its place among those that
     run at once stays taken, and the next attempt resumes the run too.
