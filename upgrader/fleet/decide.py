@@ -96,6 +96,10 @@ class Wait:
     """Whether it waits for a person: without one, nothing changes."""
     stated: bool = field(default=False, compare=False)
     """Whether `reason` says how things are, and not what is to come; for one reason always the same."""
+    gate: str | None = field(default=None, compare=False)
+    """Of the time of a soak: the gate that doesn't pass, and why, which `reason` also says; "": all do. None: it isn't
+    one.
+    """
 
     def said(self, waits: str) -> str:
         """`waits for its window`, `waits: paused by ann`."""
@@ -474,7 +478,7 @@ class _Deciding:
         shut = (each for each in members if each.phase == "succeeded" and each.gate_shut)
         gate = next((f"{each.name}: {_shut(each)}" for each in shut), "")
         if self.now < until:
-            return Wait(f"soak, and {gate}" if gate else "soak", until)
+            return Wait(f"soak, and {gate}" if gate else "soak", until, gate=gate)
         asked = [each for each in members if each.phase == "succeeded" and not self._soaked(stage, each, until)]
         if not asked:
             return None

@@ -117,7 +117,7 @@ def test_soak_ends_by_time_and_an_answer() -> None:
     played = Campaign(fleet(stage("a", soak_seconds=3600.0), stage("b"), clusters="a1 a2 b1"))
     played.ran("a1").ran("a2")
     over = played.now + timedelta(hours=1)
-    assert played.decide().stages["a"] == Wait("soak", over)
+    assert played.decide().stages["a"] == Wait("soak", over) and played.decide().stages["a"].gate == ""
     played.tell(SoakChecked("a1", passed=True), minutes=60)
     decision = played.decide()
     assert decision.soaks == ("a2",) and decision.starts == ()
@@ -152,6 +152,7 @@ def test_soak_with_gates() -> None:
     assert played.decide().gates == ("a1",) and played.starts == ["a2"]
     played.ran("a2").tell(SoakGateChecked("a2"), SoakGateChecked("a1", "errors", "0.4"))
     assert played.decide().stages["a"].reason == "soak, and a1: gate errors doesn't pass: 0.4"
+    assert played.decide().stages["a"].gate == "a1: gate errors doesn't pass: 0.4"
     played = Campaign(played.fleet).ran("a1").ran("a2").tell(SoakGateChecked("a2"))
     assert played.decide().gates == ("a1", "a2") and played.decide().soaks == ()
     played.tell(SoakChecked("a1", passed=True), SoakChecked("a2", passed=True), minutes=60)

@@ -123,7 +123,7 @@ def test_clusters_that_soak() -> None:
         goal=campaign.status.fleet.goal,
         expected_seconds=1800.0,
     )
-    until = Wait("soak", campaign.now + timedelta(hours=2))
+    until = Wait("soak", campaign.now + timedelta(hours=2), gate="")
     status = replace(
         campaign.status,
         fleet=cast(Any, fleet),

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from urllib.parse import quote
 
+from upgrader.fleet.decide import Wait
 from upgrader.fleet.model import Stage
 from upgrader.fleet.reports.attempts import Attempt
 from upgrader.fleet.reports.axis import exclusion_bars, scale_until, ticks_of, window_bars
@@ -178,7 +179,7 @@ class _Rows:
         return StageRow(
             name=stage.name,
             tone=tone,
-            status=waiting(replace(wait, reason=first_line(wait.reason))) if wait else "done",
+            status=waiting(_in_brief(wait)) if wait else "done",
             counts=", ".join(f"{count} {phase}" for phase, count in counts.items()),
             count=len(members),
             bars=tuple(self._stage_bars(stage)),
@@ -215,6 +216,11 @@ class _Rows:
             took=duration(seconds) if mine else "",
             bars=tuple(bar(self.scale, run.began, run.ended or self.shown, *_kind(run)) for run in mine),
         )
+
+
+def _in_brief(wait: Wait) -> Wait:
+    """Without the further lines of what others said."""
+    return replace(wait, reason=first_line(wait.reason), gate=wait.gate and first_line(wait.gate))
 
 
 def _kind(run: Attempt) -> tuple[str, str]:

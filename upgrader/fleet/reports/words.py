@@ -30,10 +30,9 @@ def waiting(wait: Wait, waits: str = "waits") -> str:
 
 def soaking(wait: Wait) -> str:
     """`soaking until 2026-12-02 03:00Z`, with the gate that doesn't pass; "" for any other wait."""
-    soak, _, gate = wait.reason.partition(", and ")
-    if soak != "soak" or wait.until is None:
+    if wait.gate is None or wait.until is None:
         return ""
-    return f"soaking until {minute(wait.until)}" + (f"; {gate}" if gate else "")
+    return f"soaking until {minute(wait.until)}" + (f"; {wait.gate}" if wait.gate else "")
 
 
 def awaited(wait: Wait) -> str:

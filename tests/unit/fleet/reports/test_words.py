@@ -28,11 +28,20 @@ NAMES = ["eu-10", "eu-2", "eu-1"]
 @pytest.mark.parametrize(
     ("wait", "said", "what"),
     [
-        (Wait("soak", UNTIL), "soaking until 2026-12-02 14:00Z", "the end of its soak"),
+        (Wait("soak", UNTIL, gate=""), "soaking until 2026-12-02 14:00Z", "the end of its soak"),
         (
-            Wait("soak, and eu-1: gate errors doesn't pass: 0.2 is above 0.1", UNTIL),
+            Wait(
+                "soak, and eu-1: gate errors doesn't pass: 0.2 is above 0.1",
+                UNTIL,
+                gate="eu-1: gate errors doesn't pass: 0.2 is above 0.1",
+            ),
             "soaking until 2026-12-02 14:00Z; eu-1: gate errors doesn't pass: 0.2 is above 0.1",
             "the end of its soak, and eu-1: gate errors doesn't pass: 0.2 is above 0.1",
+        ),
+        (
+            Wait("soak, and much more", UNTIL),
+            "waits for soak, and much more, until 2026-12-02 14:00Z",
+            "soak, and much more",
         ),
         (Wait("its window", UNTIL), "waits for its window, until 2026-12-02 14:00Z", "its window"),
         (Wait("paused by ann", stated=True), "waits: paused by ann", "paused by ann"),
@@ -46,7 +55,7 @@ def test_waits(wait: Wait, said: str, what: str) -> None:
 def test_soak_in_the_calendar() -> None:
     """It ends then; no wait for soak does."""
     shown = campaign_of(5)
-    status = replace(shown.status, decision=Decision(stages={"canary": Wait("soak", UNTIL)}))
+    status = replace(shown.status, decision=Decision(stages={"canary": Wait("soak", UNTIL, gate="")}))
     text = calendar(status, shown.now).replace("\r\n ", "")
     assert "stage canary: the soak ends" in text and "DESCRIPTION:Soaking until 2026-12-02 14:00Z." in text
 
