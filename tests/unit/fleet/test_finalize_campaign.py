@@ -122,7 +122,7 @@ def test_reports_say_what_it_does() -> None:
     """The page's title and sentence, and the calendar's events."""
     shown = campaign_of(10)
     status = replace(shown.status, fleet=replace(shown.status.fleet, action=RunKind.FINALIZE))
-    assert fleet_headline(status).title == "Fleet finalization of v1.37.1"
+    assert fleet_headline(status, ()).title == "Fleet finalization of v1.37.1"
     assert "SUMMARY:Finalization of v1.37.1 begins" in calendar(status, shown.now)
     assert GOAL.reached == "run v1.37.1 and emulate no older version"
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from upgrader.fleet.reports.failures import causes
+from collections.abc import Sequence
+
+from upgrader.fleet.reports.failures import Cause
 from upgrader.fleet.reports.metrics import state_of
 from upgrader.fleet.reports.words import first_line, minute, some
 from upgrader.fleet.use_cases import FleetStatus
@@ -15,17 +17,17 @@ _STATUS = "upgrader fleet status"
 _BELOW = "What to do is shown below for each cause of failure"
 
 
-def fleet_headline(status: FleetStatus) -> Headline:
-    """Of a campaign that was begun."""
-    title = f"Fleet {status.fleet.goal}"
+def fleet_headline(status: FleetStatus, failures: Sequence[Cause]) -> Headline:
+    """Of a campaign that was begun; `failures` are its `causes`, which are shown below it."""
+    title, advised = f"Fleet {status.fleet.goal}", any(each.to_do for each in failures)
     known = state_of(status)
     if known == "done":
-        return _done(status, title)
+        return _done(status, title, advised=advised)
     if known == "needs-a-person":
         waits = [wait.reason for wait in status.decision.stages.values() if wait.person]
         why = first_line(status.decision.stop or "; ".join(dict.fromkeys(waits)) or "it waits for an operator")
         advice = "Use `upgrader fleet approve`, `retry`, `skip` or `resume`; then continue the campaign."
-        if status.state.paused is None and any(each.to_do for each in causes(status)):
+        if status.state.paused is None and advised:
             advice = f"{_BELOW}; then continue the campaign."
         return Headline("bad", title, "Needs an operator", f"It waits for an operator: {why}.", advice, (_RUN,))
     if status.coordinator is None:
@@ -38,7 +40,7 @@ def fleet_headline(status: FleetStatus) -> Headline:
     return Headline("active", title, "Running", f"{by}.", commands=(_STATUS,))
 
 
-def _done(status: FleetStatus, title: str) -> Headline:
+def _done(status: FleetStatus, title: str, *, advised: bool) -> Headline:
     clusters = status.state.clusters.values()
     failed = [each.name for each in clusters if each.failed]
     skipped = [each.name for each in clusters if each.phase == "skipped"]
@@ -46,7 +48,6 @@ def _done(status: FleetStatus, title: str) -> Headline:
     left = f" Left out: {some(skipped)}." if skipped else ""
     again = "upgrader fleet retry CLUSTER"
     if failed:
-        advised = any(each.to_do for each in causes(status))
         advice, commands = (f"{_BELOW}.", ()) if advised else ("Fix their causes, then retry them.", (again,))
         sentence = f"It is done, but {len(failed)} of {len(clusters)} clusters have failed: {some(failed)}.{left}"
         return Headline("bad", title, "Done, with failures", sentence, advice, commands)

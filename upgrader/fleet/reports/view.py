@@ -117,10 +117,10 @@ def fleet_view(
     soon = upcoming(status, now)
     ends = [time for each in soon for time in (each.wait.until, each.closes) if time is not None]
     scale = scale_until(began, shown, ends, over=state.ended is not None)
-    rows = _Rows(status, attempts, scale, shown)
+    rows, failures = _Rows(status, attempts, scale, shown), causes(status)
     return FleetView(
         campaign=state.campaign,
-        headline=fleet_headline(status),
+        headline=fleet_headline(status, failures),
         now=now,
         began=began,
         ended=state.ended,
@@ -134,7 +134,7 @@ def fleet_view(
         lanes=tuple(_lanes(status, scale)),
         stages=tuple(rows.stage(stage) for stage in status.fleet.stages),
         upcoming=soon,
-        causes=causes(status),
+        causes=failures,
         links=dict(_links(status, page)) if page else {},
         excluded=status.fleet.excluded,
     )
