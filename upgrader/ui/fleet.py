@@ -229,9 +229,8 @@ def print_without_room(found: Sequence[NoRoom], stream: TextIO | None = None) ->
     for each in found:
         text = (
             f"no time for a run: {first_few(each.clusters)}: the cluster's windows and exclusions are too short for "
-            "the "
-            f"{ceil(each.needed_seconds / 60)} minutes of a run and its rollback (estimated from earlier runs, or "
-            "expectedRun)"
+            f"the {ceil(each.needed_seconds / 60)} minutes of a run and its rollback (estimated from earlier runs, "
+            "or expectedRun)"
         )
         print_line(console(stream), Text(text, style="yellow"), 2)
 
