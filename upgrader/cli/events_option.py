@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from upgrader.cli.exit_code import exit_code_of
+from upgrader.cli.output import output_option
 
 if TYPE_CHECKING:
     from upgrader.ui.event_stream import EventStream
@@ -77,14 +78,11 @@ def write_all(file: int, line: bytes) -> None:
         line = line[os.write(file, line) :]
 
 
-EVENTS = click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
+EVENTS = output_option(
+    "text",
+    "json",
+    help_text="json: events on standard output, one per line, and everything else on standard error.",
     is_eager=True,
     expose_value=False,
     callback=_begin,
-    help="json: events on standard output, one per line, and everything else on standard error.",
 )

@@ -14,7 +14,7 @@ import click
 from upgrader.cli.command_groups import GroupOfWholeLines
 from upgrader.cli.command_line import VERSION, YES, front_end
 from upgrader.cli.notices import say
-from upgrader.cli.output import TEXT_OR_JSON
+from upgrader.cli.output import TEXT_OR_JSON, output_option
 from upgrader.cli.questions import confirm, write_files
 from upgrader.cli.report import show_page
 from upgrader.errors import Blocked, Interrupted, UpgraderError, UsageError
@@ -64,14 +64,7 @@ def init(folder: Path, target: KubernetesVersion, commands: tuple[str, ...], yes
 
 
 @fleet.command()
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "markdown"]),
-    default="text",
-    show_default=True,
-    help="What is printed on standard output.",
-)
+@output_option("text", "markdown")
 @click.option(
     "--allow-exec",
     is_flag=True,
@@ -269,11 +262,8 @@ def status(folder: Path, output: str) -> None:
 
 
 @fleet.command()
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["calendar"]),
-    help="Print the calendar (iCalendar) on standard output, and write no file.",
+@output_option(
+    "calendar", default=False, help_text="Print the calendar (iCalendar) on standard output, and write no file."
 )
 @click.option("--open", "opened", is_flag=True, help="Open the page in a browser.")
 @click.pass_obj

@@ -1,34 +1,31 @@
-"""`-o table|json|yaml`: the same option, and the same form, for every command that shows something."""
+"""`-o FORM`: the same option, and the same forms, for every command that shows something."""
 
 from __future__ import annotations
 
 import json
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import Any, Literal, TypeVar
 
 import click
 
-__all__ = ["OUTPUT", "TEXT_OR_JSON", "Output", "PlainOutput", "print_plain", "print_text"]
+__all__ = ["OUTPUT", "TEXT_OR_JSON", "Output", "PlainOutput", "output_option", "print_plain", "print_text"]
+
+_C = TypeVar("_C", bound=Callable[..., Any])
 
 PlainOutput = Literal["json", "yaml"]
 Output = Literal["table"] | PlainOutput
 
-OUTPUT = click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["table", "json", "yaml"]),
-    default="table",
-    show_default=True,
-    help="What is printed on standard output.",
-)
+_PRINTED = "What is printed on standard output."
 
-TEXT_OR_JSON = click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="What is printed on standard output; json: the same as --json.",
-)
+
+def output_option(*forms: str, default: bool = True, help_text: str = _PRINTED, **more: Any) -> Callable[[_C], _C]:
+    """`-o FORM`, for the parameter `output`: the first form by `default`, or else None. `more` is for click."""
+    first: dict[str, Any] = {"default": forms[0], "show_default": True} if default else {}
+    return click.option("-o", "--output", type=click.Choice(forms), help=help_text, **first, **more)
+
+
+OUTPUT = output_option("table", "json", "yaml")
+TEXT_OR_JSON = output_option("text", "json", help_text=f"{_PRINTED[:-1]}; json: the same as --json.")
 
 
 def print_plain(value: Any, output: PlainOutput) -> None:

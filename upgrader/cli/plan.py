@@ -10,6 +10,7 @@ import click
 
 from upgrader.cli.command_line import TARGET, front_end
 from upgrader.cli.exit_code import CHANGES
+from upgrader.cli.output import output_option
 from upgrader.errors import UsageError
 from upgrader.model.version import KubernetesVersion
 
@@ -24,14 +25,7 @@ Output = Literal["text", "json", "markdown"]
 
 @click.command()
 @TARGET
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "json", "markdown"]),
-    default="text",
-    show_default=True,
-    help="What is printed on standard output.",
-)
+@output_option("text", "json", "markdown")
 @click.option("--diff", is_flag=True, help="Show the diff of every object that changes; json and markdown always do.")
 @click.option(
     "--offline",

@@ -14,6 +14,7 @@ import click
 from upgrader.cli.command_line import front_end
 from upgrader.cli.completing import complete_run
 from upgrader.cli.notices import say
+from upgrader.cli.output import output_option
 from upgrader.errors import UsageError
 
 if TYPE_CHECKING:
@@ -24,11 +25,13 @@ __all__ = ["report", "show_page"]
 
 @click.command()
 @click.argument("name", metavar="[RUN]", required=False, shell_complete=complete_run)
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["html", "json", "junit", "markdown"]),
-    help="Print the report in this format on standard output, and write no file.",
+@output_option(
+    "html",
+    "json",
+    "junit",
+    "markdown",
+    default=False,
+    help_text="Print the report in this format on standard output, and write no file.",
 )
 @click.option("--open", "opened", is_flag=True, help="Open the page in a browser.")
 @click.option(
