@@ -101,7 +101,8 @@ def print_fleet_status(status: FleetStatus, stream: TextIO | None = None, progra
             print_line(out, Text.assemble("  ", (f"{mark} {each.phase}", style), f"  {count}{first_few(names)}"), 6)
             if said := _detail(names, status):
                 print_line(out, Text(f"      {with_program(said, ('fleet',), program)}", style="dim"), 6)
-            if how := to_do(names, status):
+            if steps := to_do(names, status):
+                how = "; ".join(f"{step.what}: {step.command}" for step in steps)
                 print_line(out, Text(f"      to do: {with_program(how, ('fleet',), program)}"), 6)
 
 

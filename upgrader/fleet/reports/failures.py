@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from upgrader.fleet.causes import cause_of
-from upgrader.fleet.reports.to_do import to_do
+from upgrader.fleet.reports.to_do import ToDo, to_do
 from upgrader.fleet.use_cases import FleetStatus
 from upgrader.reporting.report.headline import Tone
 
@@ -35,7 +35,7 @@ class Cause:
     clusters: tuple[str, ...]
     text: str
     """What the first one's error says."""
-    to_do: str = ""
+    to_do: tuple[ToDo, ...] = ()
     """As of `to_do`."""
 
 
@@ -68,8 +68,8 @@ def causes(status: FleetStatus) -> tuple[Cause, ...]:
     return tuple(sorted(groups, key=lambda group: -len(group.clusters)))
 
 
-def _way_out(what: str, names: Sequence[str], status: FleetStatus) -> str:
+def _way_out(what: str, names: Sequence[str], status: FleetStatus) -> tuple[ToDo, ...]:
     """Of those that have failed: one that is interrupted may be begun again by itself."""
     clusters = (status.state.clusters[name] for name in names)
     failed = [each.name for each in clusters if each.failed and each.phase == what]
-    return to_do(failed, status) if failed else ""
+    return to_do(failed, status) if failed else ()

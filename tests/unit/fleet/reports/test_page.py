@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
+import shlex
 from dataclasses import replace
+from html import unescape
 from io import StringIO
 from pathlib import Path
 
@@ -172,7 +175,8 @@ def test_page_says_of_failures_what_the_terminal_does(*, ended: bool) -> None:
     terminal = StringIO()
     print_fleet_status(shown.status, terminal)
     said = " ".join(terminal.getvalue().split())
-    text = Page(html(shown)).text
+    page = html(shown)
+    text = Page(page).text.replace(" ; ", "; ")
     review = f"review its new plan: upgrader -C /none/{changed} plan --to v1.37.1"
     approve = f"approve it: upgrader fleet approve --changes {changed} --reason TEXT"
     for to_do in (
@@ -180,8 +184,34 @@ def test_page_says_of_failures_what_the_terminal_does(*, ended: bool) -> None:
         f"fix this, then resume its run: upgrader fleet retry {stuck}; or leave it out: upgrader fleet skip {stuck}",
     ):
         assert f"to do: {to_do}" in said and f"To do: {to_do}" in text
+    for command in (f"retry {stuck}", f"skip {stuck} --reason TEXT", f"approve --changes {changed} --reason TEXT"):
+        assert f"<code>upgrader fleet {command}</code>" in page
     assert f"retry {again}" not in said + text
     assert ("What to do is shown below for each cause" in text.partition("Stages and clusters")[0]) is ended
+
+
+@pytest.mark.parametrize("folder", ["it's $(reboot)", "`reboot`", "<img src=x>", "-x; reboot", "\x1b[2Ja"])
+def test_command_with_any_folder(tmp_path: Path, folder: str) -> None:
+    """Its name is one word of the command that a shell takes, and is no markup of the page."""
+    shown, place = campaign_of(20), tmp_path / folder
+    name = list(shown.status.state.clusters)[2]
+    state = shown.status.state
+    one = replace(
+        state.clusters[name], phase="blocked", cause="PlanNotApproved: it", reason="other plan", changes=64 * "c"
+    )
+    clusters = tuple(replace(each, folder=place) if each.name == name else each for each in shown.status.fleet.clusters)
+    status = replace(shown.status, fleet=replace(shown.status.fleet, clusters=clusters))
+    shown = with_state(replace(shown, status=status), clusters={**state.clusters, name: one})
+    terminal = StringIO()
+    print_fleet_status(shown.status, terminal)
+    (line,) = (each for each in terminal.getvalue().splitlines() if "review its new plan" in each)
+    page = html(shown)
+    (command,) = (each for each in re.findall("<code>(.*?)</code>", page, re.DOTALL) if "plan --to" in each)
+    for said in (line.partition("plan: ")[2].partition("; approve")[0], unescape(command)):
+        words = shlex.split(said)
+        assert words[:2] == ["upgrader", "-C"] and words[3:] == ["plan", "--to", "v1.37.1"], said
+        assert words[2] == str(place) or not place.name.isprintable()
+    assert "<img" not in page and "\x1b" not in page + line
 
 
 def test_page_while_its_files_have_changed() -> None:
