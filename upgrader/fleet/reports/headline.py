@@ -14,6 +14,9 @@ __all__ = ["fleet_headline"]
 
 _RUN = "upgrader fleet run"
 _STATUS = "upgrader fleet status"
+_ANEW = f"{_RUN} --new"
+_RESTORE = "Restore it, or start a new campaign with the current files."
+"""Of a file of the fleet that has changed, with which a campaign in progress doesn't go on."""
 _BELOW = "What to do is shown below for each cause of failure"
 
 
@@ -26,17 +29,22 @@ def fleet_headline(status: FleetStatus, failures: Sequence[Cause]) -> Headline:
     if known == "needs-a-person":
         waits = [wait.reason for wait in status.decision.stages.values() if wait.person]
         why = first_line(status.decision.stop or "; ".join(dict.fromkeys(waits)) or "it waits for an operator")
-        advice = "Use `upgrader fleet approve`, `retry`, `skip` or `resume`; then continue the campaign."
-        if status.state.paused is None and advised:
+        advice, command = "Use `upgrader fleet approve`, `retry`, `skip` or `resume`; then continue the campaign.", _RUN
+        if status.changed:
+            advice, command = _RESTORE, _ANEW
+        elif status.state.paused is None and advised:
             advice = f"{_BELOW}; then continue the campaign."
-        return Headline("bad", title, "Needs an operator", f"It waits for an operator: {why}.", advice, (_RUN,))
+        return Headline("bad", title, "Needs an operator", f"It waits for an operator: {why}.", advice, (command,))
     if status.coordinator is None:
         sentence = "`upgrader fleet run` is not active: runs in progress continue, but no further run starts."
+        if status.changed:
+            return Headline("open", title, "Not being run", f"{sentence} {status.changed}.", _RESTORE, (_ANEW,))
         return Headline("open", title, "Not being run", sentence, "Continue it.", (_RUN,))
     by = f"`upgrader fleet run` is active: {status.coordinator.holder}, since {minute(status.coordinator.since)}"
     if status.decision.stop:
-        stop = first_line(status.decision.stop)
-        return Headline("back", title, "No cluster begins", f"{by}. No cluster begins: {stop}.", commands=(_STATUS,))
+        sentence = f"{by}. No cluster begins: {first_line(status.decision.stop)}."
+        advice, command = (_RESTORE, _ANEW) if status.changed else ("", _STATUS)
+        return Headline("back", title, "No cluster begins", sentence, advice, (command,))
     return Headline("active", title, "Running", f"{by}.", commands=(_STATUS,))
 
 
@@ -47,9 +55,13 @@ def _done(status: FleetStatus, title: str, *, advised: bool) -> Headline:
     count = sum(each.phase == "succeeded" for each in clusters)
     left = f" Left out: {some(skipped)}." if skipped else ""
     again = "upgrader fleet retry CLUSTER"
-    if failed:
+    advice, commands = "", (again,) if skipped else ()
+    if status.changed:
+        advice, commands = "Its files have changed since: start a new campaign with them.", (_RUN,)
+    elif failed:
         advice, commands = (f"{_BELOW}.", ()) if advised else ("Fix their causes, then retry them.", (again,))
+    if failed:
         sentence = f"It is done, but {len(failed)} of {len(clusters)} clusters have failed: {some(failed)}.{left}"
         return Headline("bad", title, "Done, with failures", sentence, advice, commands)
     sentence = f"{count} of {len(clusters)} clusters {status.fleet.goal.reached}.{left}"
-    return Headline("good", title, "Done", sentence, "", (again,) if skipped else ())
+    return Headline("good", title, "Done", sentence, advice, commands)

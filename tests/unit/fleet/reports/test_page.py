@@ -7,6 +7,7 @@ import hashlib
 import re
 import shlex
 from dataclasses import replace
+from datetime import datetime
 from html import unescape
 from io import StringIO
 from pathlib import Path
@@ -16,10 +17,10 @@ import pytest
 from testkit.fleet_campaigns import BEGIN, HOSTILE, Shown, campaign_of
 from tests.unit.reporting.report.test_html import Page
 from upgrader.errors import ConfigError
-from upgrader.fleet.decide import Decision, decide
+from upgrader.fleet.decide import Decision, Held, decide
 from upgrader.fleet.events import CampaignEvent, ClusterEnded, ClusterSkipped, ClusterStarting, Paused, RetryRequested
 from upgrader.fleet.reports.page import fleet_html
-from upgrader.fleet.state import fold
+from upgrader.fleet.state import Phase, fold
 from upgrader.rendering import Templates
 from upgrader.ui.fleet import print_fleet_status
 
@@ -220,6 +221,30 @@ def test_page_while_its_files_have_changed() -> None:
     assert "To do: fix this" in Page(html(shown)).text
     changed = replace(shown, status=replace(shown.status, changed="fleet.yaml:1: has changed"))
     assert "To do:" not in Page(html(changed)).text
+
+
+@pytest.mark.parametrize(
+    ("left", "ended", "said"),
+    [
+        ("running", None, "Restore it, or start a new campaign with the current files. upgrader fleet run --new"),
+        ("succeeded", None, "Restore it, or start a new campaign with the current files. upgrader fleet run --new"),
+        ("blocked", BEGIN, "Its files have changed since: start a new campaign with them. upgrader fleet run"),
+        ("skipped", BEGIN, "Its files have changed since: start a new campaign with them. upgrader fleet run"),
+    ],
+)
+def test_way_out_while_its_files_have_changed(left: Phase, ended: datetime | None, said: str) -> None:
+    """As the terminal has it: `retry` would be refused, and so would `fleet run` of a campaign in progress."""
+    shown = campaign_of(20)
+    clusters = {
+        name: replace(each, phase=left if each.failed or each.phase == "running" or left == "succeeded" else each.phase)
+        for name, each in shown.status.state.clusters.items()
+    }
+    changed = "fleet.yaml:1: has changed"
+    state = replace(shown.status.state, clusters=clusters, ended=ended)
+    decision = Decision(done=True) if ended else decide(shown.status.fleet, state, shown.now, Held(changed))
+    status = replace(shown.status, state=state, decision=decision, changed=changed)
+    top = " ".join(Page(html(replace(shown, status=status))).text.partition("Stages and clusters")[0].split())
+    assert said in top and "retry" not in top
 
 
 def test_campaign_that_needs_a_person() -> None:
