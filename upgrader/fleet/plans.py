@@ -171,8 +171,8 @@ def plan_fleet(
 ) -> FleetPlan:
     """Plan every cluster, one after the other, and change nothing.
 
-    `doing` is told which cluster is being planned. `read_inputs` is of a cluster's folder before that; None if they
-    can't be read.
+    `doing` is told which cluster is being planned. `read_inputs` is of a cluster's folder before that; it raises
+    UpgraderError, as `plan` does, and the cluster can't be planned then.
     """
     found: dict[str, list[tuple[FleetCluster, PlanDocument | None, str]]] = {}
     traits: dict[str, tuple[str, ...]] = {}
@@ -180,9 +180,9 @@ def plan_fleet(
     unrehearsed: list[str] = []
     for number, cluster in enumerate(fleet.clusters, 1):
         doing(f"planning {cluster.name} ({number} of {len(fleet.clusters)})…")
-        document, problem = None, ""
-        inputs = read_inputs(cluster)
+        document, problem, inputs = None, "", None
         try:
+            inputs = read_inputs(cluster)
             planned = _planned(plan, cluster, fleet.target)
             document = planned.document
             refused = plan_refusal(document) if document else None

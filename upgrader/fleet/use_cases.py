@@ -151,13 +151,14 @@ def planning_kubeconfig(folder: Path, fleet: Fleet, approved: Mapping[Path, str]
         yield path
 
 
-def planned_inputs(folder: Path, fleet: Fleet, cluster: FleetCluster) -> Inputs | None:
-    """The inputs of a cluster; None where they can't be read, which its plan then says."""
+def planned_inputs(folder: Path, fleet: Fleet, cluster: FleetCluster) -> Inputs:
+    """The inputs of a cluster. Raises UsageError where they can't be read: `fleet run` would refuse them too."""
     with KNOWN.apart():
         try:
             return inputs_of(folder, cluster.folder, fleet.commands, os.environ)
-        except UsageError:
-            return None
+        except UsageError as error:
+            error.message = KNOWN.mask(error.message)
+            raise
 
 
 @dataclass(frozen=True)

@@ -942,6 +942,20 @@ def test_name_of_a_plan_is_no_line_of_the_question(folder: Path, monkeypatch: py
     assert [line for line in said.splitlines() if line.startswith("Start")] == ["Start this campaign? [y/N]: n"]
 
 
+@pytest.mark.parametrize("form", ["text", "markdown"])
+def test_plan_of_a_folder_that_no_campaign_could_run(folder: Path, monkeypatch: pytest.MonkeyPatch, form: str) -> None:
+    """`fleet plan` says of a file that only a run's approval reads what `fleet run` says, and saves nothing."""
+    os.mkfifo(folder / "clusters/b/pipe")
+    monkeypatch.setattr(upgrade, "plan_upgrade", lambda *_, **__: checked())
+    arguments = ["-C", str(folder), "fleet", "plan", "-o", form, "--out", str(folder / "fleet.plan")]
+    result = CliRunner().invoke(cli, arguments)
+    with pytest.raises(UsageError, match="cluster b can't be approved") as refused:
+        fleet(folder, "run", "--yes")
+    why = refused.value.message.partition("approved: ")[2]
+    assert "clusters/b/pipe" in why and why in result.stdout and "pipe" in why, result.stdout
+    assert "no plan was saved: b can't be planned" in str(result.exception) and not (folder / "fleet.plan").exists()
+
+
 def test_plan_that_can_not_be_saved(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a cluster can't be planned, nothing could be approved of it; and a file in a cluster's folder would change
     what it is bound to. No file is left.
