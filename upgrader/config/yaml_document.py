@@ -79,15 +79,15 @@ def all_in_one(problems: Sequence[ConfigError]) -> ConfigError:
     return ConfigError("\n".join(problem.message for problem in problems), remedy="\n".join(remedies))
 
 
-def shown(path: Path) -> str:
-    """A path for messages: relative when it is below the current folder."""
-    relative = os.path.relpath(path)
+def shown(path: Path, home: Path | None = None) -> str:
+    """A path for messages: relative when it is below the current folder, or below `home`."""
+    relative = os.path.relpath(path, home)
     return str(path) if relative.startswith("..") else relative
 
 
-def typed(path: Path) -> str:
+def typed(path: Path, home: Path | None = None) -> str:
     """The same in a command that can be copied: quoted as a shell needs it."""
-    return shlex.quote(shown(path))
+    return shlex.quote(shown(path, home))
 
 
 def read_mapping(path: Path, *, links: bool = True) -> Document:

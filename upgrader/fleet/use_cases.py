@@ -438,11 +438,13 @@ def approve(folder: Path, stage: str, reason: str) -> None:
     _ask(campaign, StageApproved(stage, own_name(), reason))
 
 
-def plan_command(fleet: Fleet, cluster: str) -> str:
-    """What shows an operator the plan of a cluster as the campaign would run it, whatever version its folder names."""
+def plan_command(fleet: Fleet, cluster: str, home: Path | None = None) -> str:
+    """What shows an operator the plan of a cluster as the campaign would run it, whatever version its folder names, in
+    the current folder or in `home`.
+    """
     if fleet.goal.finalizes:
         return "upgrader fleet plan"
-    return f"upgrader -C {typed(fleet.by_name[cluster].folder)} plan --to {fleet.target}"
+    return f"upgrader -C {typed(fleet.by_name[cluster].folder, home)} plan --to {fleet.target}"
 
 
 def approve_changes(folder: Path, cluster: str, reason: str, digest: str) -> bool:

@@ -36,7 +36,7 @@ class Cause:
     text: str
     """What the first one's error says."""
     to_do: tuple[ToDo, ...] = ()
-    """As of `to_do`."""
+    """As of `to_do`, with commands for the fleet folder, as all of a page are."""
 
 
 def tone_of(phase: str) -> Tone:
@@ -72,4 +72,5 @@ def _way_out(what: str, names: Sequence[str], status: FleetStatus) -> tuple[ToDo
     """Of those that have failed: one that is interrupted may be begun again by itself."""
     clusters = (status.state.clusters[name] for name in names)
     failed = [each.name for each in clusters if each.failed and each.phase == what]
-    return to_do(failed, status) if failed else ()
+    home = status.campaign.folder.parent.parent if status.campaign else None
+    return to_do(failed, status, home) if failed else ()

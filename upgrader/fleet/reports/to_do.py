@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from upgrader.errors import PlanNotApproved
 from upgrader.fleet.causes import code_of
@@ -20,15 +21,17 @@ class ToDo:
     command: str
 
 
-def to_do(names: Sequence[str], status: FleetStatus) -> tuple[ToDo, ...]:
-    """What has failed clusters run again; () for others, and where it would be refused."""
+def to_do(names: Sequence[str], status: FleetStatus, home: Path | None = None) -> tuple[ToDo, ...]:
+    """What has failed clusters run again; () for others, and where it would be refused. `home` is the folder in which
+    the commands are typed; None: the current one.
+    """
     each = status.state.clusters[names[0]]
     if status.changed or not each.failed or names[0] in status.decision.waits:
         return ()
-    return tuple(_steps(names, status))
+    return tuple(_steps(names, status, home))
 
 
-def _steps(names: Sequence[str], status: FleetStatus) -> Iterator[ToDo]:
+def _steps(names: Sequence[str], status: FleetStatus, home: Path | None) -> Iterator[ToDo]:
     clusters = [status.state.clusters[name] for name in names]
     name = names[0] if len(names) == 1 else "CLUSTER"
     retry, skip = f"upgrader fleet retry {name}", f"upgrader fleet skip {name} --reason TEXT"
@@ -37,7 +40,7 @@ def _steps(names: Sequence[str], status: FleetStatus) -> Iterator[ToDo]:
         yield ToDo(f"fix this, {again}", retry)
         yield ToDo("or leave it out", skip)
     elif any(each.changes for each in clusters):
-        plan = plan_command(status.fleet, name) if len(names) == 1 else "upgrader fleet plan"
+        plan = plan_command(status.fleet, name, home) if len(names) == 1 else "upgrader fleet plan"
         yield ToDo("review its new plan", plan)
         yield ToDo("approve it", f"upgrader fleet approve --changes {name} --reason TEXT")
         yield ToDo("then", retry)
