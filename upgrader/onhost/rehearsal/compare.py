@@ -15,7 +15,7 @@ from upgrader.onhost.rehearsal.helm_records import SELECTOR
 from upgrader.onhost.rehearsal.objects import key_of, owner
 from upgrader.onhost.rehearsal.releases import RECORDED_IN, RECORDS, Manifests
 from upgrader.onhost.rehearsal.requests import Outcome, Pair, Requests
-from upgrader.onhost.rehearsal.tokens import SERVICE_ACCOUNTS, refused_tokens
+from upgrader.onhost.rehearsal.tokens import SERVICE_ACCOUNTS, refused_tokens, sample
 from upgrader.onhost.rehearsal.unwatched import withheld
 
 _AT_ONCE = 4
@@ -157,8 +157,10 @@ class Comparison:
     ) -> None:
         """Compare which tokens are accepted."""
         if SERVICE_ACCOUNTS in before and SERVICE_ACCOUNTS in after:
-            for what, why in refused_tokens(self._current, self._target, before[SERVICE_ACCOUNTS][0]):
-                self._found.add(what, "serviceaccounts", self._requests.why(None, {"message": why}))
+            accounts = before[SERVICE_ACCOUNTS][0]
+            keys = sample(key_of(each.item) for each in self._listed(accounts))
+            for what, why, key in refused_tokens(self._current, self._target, accounts, keys):
+                self._found.add(what, accounts.name, self._requests.why(None, {"message": why}), key)
 
     def _definitions(self, known: dict[tuple[str, str], list[Resource]]) -> list[dict[str, Any]]:
         """All CustomResourceDefinitions; `known`: what is served."""

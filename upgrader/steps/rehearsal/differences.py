@@ -171,34 +171,45 @@ def _denied(found: Difference) -> Finding:
 
 
 def _token(found: Difference) -> Finding:
-    title = "the target refuses tokens that the running version issues to ServiceAccounts, so all pods' clients fail"
+    title = "running pods lose access: the target refuses tokens that the running version issues to ServiceAccounts"
     remedy = (
         "Keep the running version's issuer as a further --service-account-issuer, its keys as further values of "
         "--service-account-key-file, and its audiences in --api-audiences."
     )
-    return Finding("rehearsal.token", "error", title, f"The target says: {found.reason}", remedy)
+    return Finding("rehearsal.token", "error", title, _of_sample(found), remedy)
 
 
 def _token_own(found: Difference) -> Finding:
-    title = "the target refuses tokens that it issues to ServiceAccounts itself, so clients of new pods fail"
+    title = "new pods have no access: the target refuses tokens that it issues to ServiceAccounts itself"
     remedy = "Make the public key of --service-account-signing-key-file a value of --service-account-key-file, too."
-    return Finding("rehearsal.token", "error", title, f"The target says: {found.reason}", remedy)
+    return Finding("rehearsal.token", "error", title, _of_sample(found), remedy)
 
 
 def _token_none(found: Difference) -> Finding:
-    title = "the target issues no tokens to ServiceAccounts, so new pods do not start"
-    remedy = "Check its --service-account-signing-key-file and --service-account-max-token-expiration."
-    return Finding("rehearsal.token", "error", title, f"The target says: {found.reason}", remedy)
+    title = "new pods do not start: the target issues no tokens to ServiceAccounts"
+    remedy = (
+        "Check its --service-account-signing-key-file and --service-account-max-token-expiration, and its admission "
+        "policies."
+    )
+    return Finding("rehearsal.token", "error", title, _of_sample(found), remedy)
 
 
 def _token_new(found: Difference) -> Finding:
-    title = "the running version refuses tokens that the target issues to ServiceAccounts"
-    why = (
-        "Until all controllers are upgraded, and after a rollback, clients of new pods fail. The running version says: "
-        f"{found.reason}"
-    )
+    title = "a rollback ends new pods' access: the running version refuses tokens that the target issues"
+    why = "The same happens to new pods' clients that ask a controller which is not upgraded yet."
     remedy = "First, have the running version accept the target's issuer, keys and audiences. Then upgrade."
-    return Finding("rehearsal.token", "error", title, why, remedy)
+    said = _of_sample(found, "running version")
+    return Finding("rehearsal.token", "error", title, f"{why} {said}", remedy)
+
+
+def _no_token(found: Difference) -> Finding:
+    title = "the running version refuses tokens that it issues to ServiceAccounts, or issues none: not compared"
+    remedy = "Fix the cause in the error: the request already fails today."
+    return Finding("rehearsal.unproven", "unknown", title, _of_sample(found, "running version"), remedy)
+
+
+def _of_sample(found: Difference, server: str = "target") -> str:
+    return f"Of one ServiceAccount each in up to ten namespaces, {found.objects}. The {server} says: {found.reason}"
 
 
 def _unproven(found: Difference) -> Finding:
@@ -282,6 +293,7 @@ _FINDINGS: Mapping[str, Callable[[Difference], Finding]] = {
     "token-own": _token_own,
     "token-none": _token_none,
     "token-new": _token_new,
+    "no-token": _no_token,
     "conversion": _conversion,
     "nested": _nested,
     "parameters": _parameters,
