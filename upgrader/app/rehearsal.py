@@ -10,7 +10,7 @@ from pathlib import Path
 
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.locking import cluster_lock, locked_folder
-from upgrader.app.rehearsal_records import bind_rehearsal, folder_inputs, write_record
+from upgrader.app.rehearsal_records import bind_rehearsal, folder_inputs, forget_record, write_record
 from upgrader.app.upgrade import PlannedUpgrade
 from upgrader.app.wiring import Session, open_session, own_host
 from upgrader.config.rehearsal_hosts import rehearsal_host
@@ -122,8 +122,15 @@ def rehearse(
         differences = (*map(requests.named, result.differences), *kept_elsewhere(servers))
         result = replace(result, differences=differences)
         findings = (*findings_of(result.differences), *(check_log(log, planned.observed.nodes) if log else ()))
-        if bound is not None:
-            write_record(session, bound, digest, result.controller, findings, as_of)
+        try:
+            if bound is not None:
+                write_record(session, bound, digest, result.controller, findings, as_of)
+        except UsageError as error:  # what was found is still to be told
+            bound = None
+            front_end.notify(f"No record of this rehearsal was written: {error.message}")
+        # An earlier one doesn't have these findings.
+        if bound is None and (remains := forget_record(folder)):
+            front_end.notify(f"No record of this rehearsal was written.{remains}")
         return Rehearsed(
             plan.current,
             plan.target,

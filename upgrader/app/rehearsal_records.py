@@ -27,6 +27,7 @@ __all__ = [
     "bind_rehearsal",
     "folder_inputs",
     "folder_seal",
+    "forget_record",
     "known_rehearsal",
     "read_record",
     "rehearsal_time",
@@ -71,6 +72,16 @@ def write_record(
         write_atomic(path, (json.dumps(content, indent=2) + "\n").encode())
     except OSError as error:
         raise UsageError(f"the record of the rehearsal can't be written to {path}: {error.strerror}") from error
+
+
+def forget_record(folder: Path) -> str:
+    """Remove the record of an earlier rehearsal, in whose place there is none. Returns what remains, or ""."""
+    path = folder / _FILE
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        return f" {path} is of an earlier rehearsal, and can't be removed: {error.strerror}"
+    return ""
 
 
 def folder_inputs(folder: Path) -> str:
@@ -125,4 +136,6 @@ def known_rehearsal(session: Session, observed: Observed, plan: Plan) -> KnownRe
         if not hmac.compare_digest(str(content.get("seal")), seal(content, now.key)):
             raise ValueError(f"{path} was changed after it was written: its seal doesn't match")
         changed += record.binding.changed_inputs(now.binding.inputs)
+    elif not changed:
+        changed.append("the pipeline's releases have changed")
     return KnownRehearsal(rehearsal_time(record), record.controller, record.findings, tuple(changed))

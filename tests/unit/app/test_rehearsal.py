@@ -44,9 +44,11 @@ def rehearsed(
     here: Any = None,
     audit_logs: Sequence[Path] = (),
     asked: Callable[[Rehearsal], None] = lambda _: None,
+    unrecorded: str = "",
+    notes: list[str] | None = None,
 ) -> Rehearsed:
     """Of a plan, with these differences, or with a controller's failure. PLAN is what runs in the end. `on`: a host of
-    group `rehearsal`.
+    group `rehearsal`. `unrecorded`: what fails, so that there is no record.
     """
     locked: list[bool] = []
     note_asked = asked
@@ -68,6 +70,12 @@ def rehearsed(
     monkeypatch.setattr(rehearsal, "folder_inputs", lambda _: "digest")
     monkeypatch.setattr(rehearsal, "write_record", lambda _, *more: written.append((more[0], more[-1])))
     written: list[tuple[str, datetime]] = []
+    if unrecorded:
+
+        def full(*_: object) -> None:
+            raise UsageError("no space left on device")
+
+        monkeypatch.setattr(rehearsal, unrecorded, full)
     clock = FakeClock()
     tools = SimpleNamespace(hosts=None, clock=clock)
     session: Any = SimpleNamespace(tools=tools, cluster=SimpleNamespace(controllers=()), cluster_uid=lambda: "uid-1")
@@ -85,8 +93,10 @@ def rehearsed(
     monkeypatch.setattr(
         rehearsal, "rehearsal_host", lambda settings, name: {"settings": Host(name, "10.0.0.9")}[settings]
     )
-    found = rehearse(folder, PLAN.target, FrontEnd(), on, here, audit_logs)
-    assert not locked and written == [("bound", found.backup_taken or clock.now())]
+    told = notes if notes is not None else []
+    found = rehearse(folder, PLAN.target, FrontEnd(told.append), on, here, audit_logs)
+    recorded = [("bound", found.backup_taken or clock.now())]
+    assert not locked and written == ([] if unrecorded else recorded)
     return found
 
 
@@ -227,3 +237,21 @@ def test_what_fails_on_a_controller_blocks(tmp_path: Path, monkeypatch: pytest.M
     assert caught.value.exit_code == Blocked.exit_code
     assert (caught.value.message, caught.value.remedy) == (failure.message, failure.remedy)
     assert isinstance(caught.value, HostUnreachable if isinstance(failure, HostUnreachable) else RehearsalFailed)
+
+
+@pytest.mark.parametrize("which", ["bind_rehearsal", "write_record"])
+def test_findings_are_told_even_if_they_can_not_be_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, which: str
+) -> None:
+    """The disk of the folder may be full after half an hour. What the target refuses must be known all the same, and an
+    earlier record, which may have no error, must not be used in its place.
+    """
+    gone = Difference("gone", "webs", "", 1, ("default/one",))
+    notes: list[str] = []
+    earlier = tmp_path / "runs/rehearsal.json"
+    earlier.parent.mkdir()
+    earlier.write_text("{}")
+    found = rehearsed(tmp_path, monkeypatch, gone, unrecorded=which, notes=notes)
+    assert found.blocked and [each.id for each in found.findings] == ["rehearsal.gone"]
+    assert "No record of this rehearsal" in notes[-1] and "no space left" in notes[-1]
+    assert not earlier.exists()

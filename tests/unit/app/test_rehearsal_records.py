@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -129,3 +130,16 @@ def test_record_that_was_changed_is_not_used(place: Place, edit: Callable[[str],
     path.write_text(edit(path.read_text()))
     with pytest.raises(ValueError, match=why):
         known(place)
+
+
+def test_record_whose_releases_are_named_twice_is_not_used(place: Place) -> None:
+    """No difference is named then, and its seal's key is another one: what it says was not compared with anything."""
+    record(place)
+    path = place.folder / "runs/rehearsal.json"
+    content = json.loads(path.read_text())
+    content["binding"]["releases"] *= 2
+    content["findings"] = []
+    path.write_text(json.dumps(content))
+    place.write("hosts.yml", "a: 2\n")
+    found = known(place)
+    assert found is not None and found.changed
