@@ -347,14 +347,22 @@ def test_nothing_else_is_found(seeded: Found) -> None:
     }
 
 
-def test_tokens_that_no_pod_could_use_any_more_are_named(tmp_path: Path, images: Path) -> None:
-    """The planned issuer is another one: each object is as before, and each pod's client would be refused (401)."""
+def test_tokens_and_ports_that_the_target_does_not_take_are_named(tmp_path: Path, images: Path) -> None:
+    """The planned issuer and ranges are other ones: each object is as before, but each pod's client would be refused
+    (401), and so would a Service with this port. Its address stays in a range: that of a ServiceCIDR, not of the flag.
+    """
     with storing(tmp_path, images, OLD) as (site, kube):
         kube.create(Kind("v1", "serviceaccounts"), item("v1", "ServiceAccount", "web"), "default")
+        spec = {"type": "NodePort", "ports": [{"port": 80, "nodePort": 32000}]}
+        kube.create(SERVICES, item("v1", "Service", "web", spec=spec), "default")
     target = site.server(TARGET)
     flags = tuple(flag.replace("https://issuer.example", "https://other.example") for flag in target.flags)
-    found = found_in(site.rehearse(site.server(OLD), replace(target, flags=flags)))
-    assert found.keys() == {("rehearsal.token", "serviceaccounts")}, found
+    flags = tuple(flag.replace("10.96.0.0/16", "10.97.0.0/16") for flag in flags)
+    more = "--service-node-port-range=30000-30100"
+    found = found_in(site.rehearse(site.server(OLD), replace(target, flags=(*flags, more))))
+    assert found.keys() == {("rehearsal.token", "serviceaccounts"), ("rehearsal.service-range", "services")}, found
+    assert found["rehearsal.service-range", "services"].names == ("default/web (32000)",)
+    assert found["rehearsal.token", "serviceaccounts"].names == ("default/web",)
     assert not found_in(site.rehearse(site.server(OLD), target))
 
 

@@ -80,7 +80,7 @@ def forget_record(folder: Path) -> str:
     try:
         path.unlink(missing_ok=True)
     except OSError as error:
-        return f" {path} is of an earlier rehearsal, and can't be removed: {error.strerror}"
+        return f" {path}, which an earlier rehearsal wrote, can't be removed: {error.strerror}"
     return ""
 
 

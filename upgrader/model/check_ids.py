@@ -301,6 +301,7 @@ WORST_SEVERITY: Mapping[str, Severity] = {
     "rehearsal.old": "error",
     "rehearsal.parameters": "unknown",
     "rehearsal.stale": "error",
+    "rehearsal.service-range": "error",
     "rehearsal.start": "error",
     "rehearsal.status": "error",
     "rehearsal.token": "error",

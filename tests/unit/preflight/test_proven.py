@@ -55,7 +55,10 @@ PROVEN: dict[str, tuple[str, ...]] = {
         "rehearsal.unlisted",
     ),
     "contract/test_rehearsal.py::test_policies_whose_parameters_are_secrets_are_unknown": ("rehearsal.parameters",),
-    "contract/test_rehearsal.py::test_tokens_that_no_pod_could_use_any_more_are_named": ("rehearsal.token",),
+    "contract/test_rehearsal.py::test_tokens_and_ports_that_the_target_does_not_take_are_named": (
+        "rehearsal.service-range",
+        "rehearsal.token",
+    ),
     "contract/test_rehearsal.py::test_what_a_webhook_converts_is_unknown": ("rehearsal.conversion",),
     "contract/test_rehearsal.py::test_what_the_running_version_refuses_too_is_unknown": ("rehearsal.unproven",),
     "soak/test_checks_of_older_versions.py::test_api_without_service_cidrs": ("networks.service-room-unknown",),

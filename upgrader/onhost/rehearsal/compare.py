@@ -15,11 +15,13 @@ from upgrader.onhost.rehearsal.helm_records import SELECTOR
 from upgrader.onhost.rehearsal.objects import key_of, owner
 from upgrader.onhost.rehearsal.releases import RECORDED_IN, RECORDS, Manifests
 from upgrader.onhost.rehearsal.requests import Outcome, Pair, Requests
+from upgrader.onhost.rehearsal.service_ranges import SERVICE_CIDRS, SERVICES, Ranges, outside
 from upgrader.onhost.rehearsal.tokens import SERVICE_ACCOUNTS, refused_tokens, sample
 from upgrader.onhost.rehearsal.unwatched import withheld
 
 _AT_ONCE = 4
 _NAMES = 10
+_CIDRS = 100
 _SERVERS_OWN = ("apiregistration.k8s.io", "apiservices")
 """Removed from the copies, as others than the server would serve some of them; it makes its own again."""
 _CRDS = ("apiextensions.k8s.io", "customresourcedefinitions")
@@ -57,8 +59,9 @@ class Comparison:
     """`current` is the version that runs, `target` the planned one; it ends at `until` (monotonic seconds).
 
     `revision`: that of the copies before a server had written anything at its start, such as roles. `requests`: what
-    clients send. `unbroken`: raises Failed once the servers' answers say nothing about the data, as without their etcd;
-    `unhurried`, if they had too little time on a processor to serve what they are asked for.
+    clients send. `ranges`: those of both versions' flags. `unbroken`: raises Failed once the servers' answers say
+    nothing about the data, as without their etcd; `unhurried`, if they had too little time on a processor to serve what
+    they are asked for.
     """
 
     def __init__(
@@ -69,11 +72,12 @@ class Comparison:
         until: float,
         requests: Sequence[Request] = (),
         *,
+        ranges: tuple[Ranges, Ranges] | None = None,
         unbroken: Callable[[], None] = lambda: None,
         unhurried: Callable[[], None] = lambda: None,
     ) -> None:
         self._current, self._target, self._until, self._unbroken = current, target, until, unbroken
-        self._unhurried = unhurried
+        self._unhurried, self._ranges = unhurried, ranges
         self._custom: set[str] = set()
         self._requests = Requests(current, target, self._custom, revision)
         self.undecodable = self._requests.undecodable
@@ -126,6 +130,7 @@ class Comparison:
             for key in sorted(after.keys() - before.keys()):
                 self._left(after[key][0])
             self._clients()
+            self._outside(before, after)
             if write:
                 self._denied()
                 self._tokens(before, after)
@@ -161,6 +166,22 @@ class Comparison:
             keys = sample(key_of(each.item) for each in self._listed(accounts))
             for what, why, key in refused_tokens(self._current, self._target, accounts, keys):
                 self._found.add(what, accounts.name, self._requests.why(None, {"message": why}), key)
+
+    def _outside(
+        self, before: dict[tuple[str, str], list[Resource]], after: dict[tuple[str, str], list[Resource]]
+    ) -> None:
+        """Note Services that the target's ranges don't have."""
+        if self._ranges is None or SERVICES not in before:
+            return
+        current = self._ranges[0].with_cidrs(_cidrs(self._current, before))
+        target = self._ranges[1].with_cidrs(_cidrs(self._target, after))
+        if (current.ports, current.networks) == (target.ports, target.networks):
+            return
+        for each in self._listed(before[SERVICES][0]):
+            namespace, name = key_of(each.item)
+            for lost in outside(each.item, current, target):
+                key = namespace, f"{name} ({', '.join(lost.of_service)})"
+                self._found.add(lost.what, "services", lost.why, key)
 
     def _definitions(self, known: dict[tuple[str, str], list[Resource]]) -> list[dict[str, Any]]:
         """All CustomResourceDefinitions; `known`: what is served."""
@@ -316,3 +337,9 @@ class Comparison:
         self._proven.add((outcome.request, resource))
         if outcome.what:
             self._found.add(outcome.what, resource, outcome.why, key)
+
+
+def _cidrs(api: Api, served: dict[tuple[str, str], list[Resource]]) -> list[dict[str, Any]]:
+    """All ServiceCIDRs of a server: few, in one page."""
+    resources = served.get(SERVICE_CIDRS) or ()
+    return [each.item for resource in resources[:1] for each in api.page(resource, "", limit=_CIDRS).found]

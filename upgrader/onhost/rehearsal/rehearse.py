@@ -33,6 +33,7 @@ from upgrader.onhost.rehearsal.paced_copy import copy_data
 from upgrader.onhost.rehearsal.processes import Etcd, Processes
 from upgrader.onhost.rehearsal.receive import receive
 from upgrader.onhost.rehearsal.room import require_disk, require_memory
+from upgrader.onhost.rehearsal.service_ranges import ranges_of
 from upgrader.onhost.rehearsal.unwatched import KEYS, UNREADABLE, block_informers, only_these
 from upgrader.onhost.rehearsal.yaml_keys import key_pattern
 
@@ -167,6 +168,7 @@ def _served(asked: dict[str, Any], processes: Processes, until: float) -> dict[s
         revision,
         until,
         requests,
+        ranges=(ranges_of(asked["servers"]["current"]["flags"]), ranges_of(asked["servers"]["target"]["flags"])),
         unbroken=processes.require_unbroken,
         unhurried=unhurried,
     )

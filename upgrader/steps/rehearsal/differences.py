@@ -7,10 +7,13 @@ from dataclasses import dataclass
 
 from upgrader.model.finding import Finding
 
-__all__ = ["CLIENT", "Difference", "findings_of"]
+__all__ = ["CLIENT", "RANGES", "Difference", "findings_of"]
 
 CLIENT = "client"
 """What only the running version serves: its resource is apiVersion, resource and verb, its names are the clients'."""
+
+RANGES = ("port-range", "address-range")
+"""What has ports or addresses behind each name, and the target's range as its reason."""
 
 
 @dataclass(frozen=True)
@@ -212,6 +215,28 @@ def _of_sample(found: Difference, server: str = "target") -> str:
     return f"Of one ServiceAccount each in up to ten namespaces, {found.objects}. The {server} says: {found.reason}"
 
 
+def _port_range(found: Difference) -> Finding:
+    title = "node ports of Services are outside of the target's range"
+    remedy = (
+        "Plan a --service-node-port-range that has these ports, too; or change the ports of these Services first. "
+        "Otherwise the Services stay as they are, but can't be created again with these ports, as by a restore."
+    )
+    return Finding("rehearsal.service-range", "error", title, _of_range(found), remedy)
+
+
+def _address_range(found: Difference) -> Finding:
+    title = "cluster IPs of Services are outside of the target's ranges"
+    remedy = (
+        "Keep the running version's --service-cluster-ip-range. To use another range, first create these Services "
+        "again in a range that both versions have: since v1.33, a ServiceCIDR adds one."
+    )
+    return Finding("rehearsal.service-range", "error", title, _of_range(found), remedy)
+
+
+def _of_range(found: Difference) -> str:
+    return f"{found.objects}. The target's range: {found.reason}"
+
+
 def _unproven(found: Difference) -> Finding:
     request = found.what.partition("-")[2]
     what = f"update the status of any {found.resource}" if request == "status" else f"{request} any {found.resource}"
@@ -294,6 +319,8 @@ _FINDINGS: Mapping[str, Callable[[Difference], Finding]] = {
     "token-none": _token_none,
     "token-new": _token_new,
     "no-token": _no_token,
+    "port-range": _port_range,
+    "address-range": _address_range,
     "conversion": _conversion,
     "nested": _nested,
     "parameters": _parameters,

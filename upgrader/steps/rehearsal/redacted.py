@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from upgrader.steps.rehearsal.differences import CLIENT, Difference
+from upgrader.steps.rehearsal.differences import CLIENT, RANGES, Difference
 from upgrader.steps.rehearsal.result import Result
 
 __all__ = ["redacted"]
@@ -45,6 +45,8 @@ class _Names:
         """One with its names replaced."""
         if found.what == CLIENT:
             return self._client(found)
+        if found.what in RANGES:
+            found = replace(found, reason="…", names=tuple(each.partition(" (")[0] for each in found.names))
         names = tuple(self._object(found.resource, each) for each in found.names)
         resource, reason = self._resource(found.resource), self._reason(found.reason)
         if found.what == "start":
