@@ -22,7 +22,7 @@ from upgrader.model.finding import Finding
 from upgrader.model.version import KubernetesVersion
 from upgrader.onhost.rehearsal.ready import unsuited
 from upgrader.preflight.all_checks import blocking
-from upgrader.preflight.audit_log import OTHER_CLUSTER, check_log, foreign_clients
+from upgrader.preflight.audit_log import DAMAGED, OTHER_CLUSTER, check_log, foreign_clients
 from upgrader.preflight.audit_log_files import read_clients
 from upgrader.preflight.refusal import refusal
 from upgrader.steps.backup.verify import BackupFile
@@ -37,6 +37,12 @@ from upgrader.steps.rehearsal.result import Result
 from upgrader.steps.rehearsal.servers import Server, kept_elsewhere, servers_of
 
 __all__ = ["Rehearsed", "rehearse"]
+
+_UNNAMED = {
+    OTHER_CLUSTER: "None of the kubelets in the audit log is a node of this cluster.",
+    DAMAGED: "It is unknown which clients sent these requests.",
+}
+"""What findings of an audit log say without names."""
 
 
 @dataclass(frozen=True)
@@ -64,11 +70,9 @@ class Rehearsed:
     def redacted(self) -> Rehearsed:
         """The same without names that users chose: of objects, releases, policies, custom resources and hosts."""
         result, count = redacted(self.result), len(self.result.differences)
-        # What is left says of which time an audit log is, which of its lines are damaged, and whose kubelets sent them.
+        # What is left says from when an audit log is, in which files lines are damaged, and whose kubelets sent them.
         left = (
-            replace(each, diagnosis="None of the kubelets in the audit log is a node of this cluster.")
-            if each.id == OTHER_CLUSTER
-            else each
+            replace(each, diagnosis=_UNNAMED[each.id]) if each.id in _UNNAMED else each
             for each in self.findings[count:]
         )
         return replace(self, result=result, findings=(*findings_of(result.differences), *left))

@@ -18,10 +18,12 @@ from upgrader.model.first_few import first_few
 from upgrader.model.version import KubernetesVersion
 from upgrader.preflight.context import PreflightContext
 
-__all__ = ["OTHER_CLUSTER", "check_audit_log", "check_clients", "check_log", "foreign_clients"]
+__all__ = ["DAMAGED", "OTHER_CLUSTER", "check_audit_log", "check_clients", "check_log", "foreign_clients"]
 
 OTHER_CLUSTER = "audit-log.other-cluster"
 """The finding that names nodes: those of another cluster."""
+DAMAGED = "audit-log.damaged"
+"""The finding that names files: those with lines that can't be read."""
 _OWN = {
     "kubelet/": ("system:node:",),
     "kube-controller-manager/": ("system:kube-controller-manager", "system:serviceaccount:kube-system:"),
@@ -94,7 +96,7 @@ def _of_another_cluster(log: AuditLog, nodes: Collection[str]) -> Iterator[Findi
 def _damaged(log: AuditLog) -> Iterator[Finding]:
     if log.damaged_lines:
         yield Finding(
-            "audit-log.damaged",
+            DAMAGED,
             "unknown",
             f"lines of the audit log that can't be read as events: {log.damaged_lines}",
             f"The first: {', '.join(log.damaged)}. It is unknown which clients sent these requests.",

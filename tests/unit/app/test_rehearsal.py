@@ -146,6 +146,7 @@ def test_clients_of_an_audit_log_are_named(tmp_path: Path, monkeypatch: pytest.M
     log.write_text(f"{lines[0]}\n{lines[1][:90]}\n{lines[1]}\n")
     found = rehearsed(tmp_path, monkeypatch, audit_logs=[log])
     assert found.blocked and [each.id for each in found.findings] == ["audit-log.damaged", "audit-log.read"]
+    assert str(log) in str(found.findings) and str(log.parent) not in str(found.redacted().findings)
     log.write_text("".join(f"{line}\n" for line in lines).replace("system:node:a", "system:node:elsewhere"))
     found = rehearsed(tmp_path, monkeypatch, audit_logs=[log])
     assert found.blocked and [each.id for each in found.findings] == ["audit-log.other-cluster", "audit-log.read"]

@@ -14,11 +14,15 @@ _POLICY = re.compile(r"((?:Policy|policy) )(\S+)( with binding )?(\S+)?(?= denie
 _GIVEN = re.compile(r"\S*(?:[/@]|\.\w)\S*")
 """A path, an address, or a domain: a server that does not start names those that its flags have."""
 _KUBERNETES = ".k8s.io"
+_VERSION = re.compile(r"v\d+(?:(?:alpha|beta)\d+)?")
+"""As APIs' versions are usually named. A CustomResourceDefinition's may have any other name."""
+_VERSIONS = ("version", "manifest-gone")
+"""Kinds of findings whose reason is an API's version, of some with its group."""
 
 
 def redacted(result: Result) -> Result:
-    """The result with each name of an object, a namespace, a release, a policy, a custom resource and a host replaced
-    by the same word wherever it is. What Kubernetes declares stays: kinds, versions, fields.
+    """The result with each name of an object, a namespace, a release, a policy, a custom resource, its versions and a
+    host replaced by the same word wherever it is. What Kubernetes declares stays: kinds, versions, fields.
     """
     names = _Names()
     return replace(
@@ -51,17 +55,23 @@ class _Names:
         resource, reason = self._resource(found.resource), self._reason(found.reason)
         if found.what == "start":
             reason = _GIVEN.sub("…", reason)
-        if found.what == "manifest-gone" and resource != found.resource:  # an apiVersion, which names its group
-            reason = reason.rpartition("/")[2]
+        if found.what in _VERSIONS and resource != found.resource:
+            reason = self._version(reason)
         return replace(found, resource=resource, reason=reason, names=names)
 
     def _client(self, found: Difference) -> Difference:
         api_version, plural, verb = found.resource.split(" ")
-        group, _, version = api_version.rpartition("/")
+        group = api_version.rpartition("/")[0]
         shown = self._resource(f"{plural}.{group}")
         own = shown == f"{plural}.{group}"
-        resource = found.resource if own else f"{version} {shown} {verb}"
-        return replace(found, resource=resource, names=tuple(self.of("client", each) for each in found.names))
+        resource = found.resource if own else f"{self._version(api_version)} {shown} {verb}"
+        names = tuple(self.of("client", each) for each in found.names)
+        return replace(found, resource=resource, reason=self._reason(found.reason), names=names)
+
+    def _version(self, api_version: str) -> str:
+        """Of a custom resource, without its group."""
+        version = api_version.rpartition("/")[2]
+        return version if _VERSION.fullmatch(version) else self.of("version", version)
 
     def _object(self, resource: str, text: str) -> str:
         """`NAMESPACE/NAME`, or `NAMESPACE/NAME of release NAMESPACE/NAME`."""
