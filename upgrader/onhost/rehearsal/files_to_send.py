@@ -9,6 +9,7 @@ import sys
 from typing import Any
 
 from upgrader.onhost.common.questions import Failed
+from upgrader.onhost.rehearsal.sudo_log import require_no_log
 from upgrader.onhost.rehearsal.yaml_keys import key_pattern
 
 __all__ = ["names_files"]
@@ -18,7 +19,8 @@ _NAMES_A_FILE = key_pattern("path", "kubeConfigFile", "staticManifestsDir")
 
 
 def main(given: str) -> None:
-    """`given` is JSON: `data`, a folder; `files` that flags name; `admission`, those of them that configure admission.
+    """`given` is JSON: `data`, a folder; `files` that flags name; `admission`, those of them that configure admission;
+    `sudo`: whether all of it will pass through sudo.
 
     Prints which of the `files` there are (the others are missing on both hosts), how many there are with those of the
     data (`file_count`), and their `byte_count`; or why it `failed`.
@@ -32,7 +34,9 @@ def main(given: str) -> None:
     sys.stdout.write(json.dumps(answer) + "\n")
 
 
-def _measured(data: str, files: list[str], admission: list[str]) -> dict[str, Any]:
+def _measured(data: str, files: list[str], admission: list[str], *, sudo: bool) -> dict[str, Any]:
+    if sudo:
+        require_no_log("output")
     there = [path for path in files if os.path.isfile(path)]
     for path in there:
         if path in admission and names_files(_text(path)):

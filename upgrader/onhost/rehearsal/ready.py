@@ -8,7 +8,7 @@ import platform
 import shutil
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -17,6 +17,7 @@ from upgrader.onhost.common.units import runs
 from upgrader.onhost.rehearsal.abandoned import LEASE
 from upgrader.onhost.rehearsal.containerd import ctr, said
 from upgrader.onhost.rehearsal.room import require_disk, require_memory, require_no_swap
+from upgrader.onhost.rehearsal.sudo_log import require_no_log
 
 __all__ = ["unsuited"]
 
@@ -29,7 +30,8 @@ _MIRRORS = "/etc/containerd/certs.d"
 
 def main(given: str) -> None:
     """`given` is JSON: `place`, the folder of all rehearsals' folders; `units`, what the names of their units begin
-    with; the `images`, and the `memory` and the disk space (`bytes`) that are needed.
+    with; the `images`, and the `memory` and the disk space (`bytes`) that are needed; `sudo`: whether the data will
+    pass through sudo.
 
     Pulls images that are missing. Prints why that `failed`: all that is missing at once, or {}.
     """
@@ -74,12 +76,15 @@ def unsuited() -> Iterator[str]:
 
 def _missing(asked: dict[str, Any]) -> Iterator[str]:
     yield from unsuited()
-    for require in (
+    required: list[Callable[[], object]] = [
         partial(require_memory, asked["memory"]),
         require_no_swap,
         partial(require_disk, asked["place"], asked["bytes"]),
         _images,
-    ):
+    ]
+    if asked["sudo"]:
+        required.append(partial(require_no_log, "input"))
+    for require in required:
         try:
             require()
         except Failed as error:

@@ -65,7 +65,12 @@ def of_member(hosts: Hosts, member: EtcdMember, servers: Mapping[str, Server], a
 def _outgoing(hosts: Hosts, member: EtcdMember, servers: Mapping[str, Server]) -> _Outgoing:
     files = dict.fromkeys(path for server in servers.values() for path in server.files)
     admission = dict.fromkeys(path for server in servers.values() for path in server.admission)
-    asked = {"data": f"{member.work}/{SCRATCH}", "files": list(files), "admission": list(admission)}
+    asked = {
+        "data": f"{member.work}/{SCRATCH}",
+        "files": list(files),
+        "admission": list(admission),
+        "sudo": member.host.become,
+    }
 
     def outgoing(answer: dict[str, Any]) -> _Outgoing:
         return _Outgoing(tuple(map(str, answer["files"])), int(answer["file_count"]), int(answer["byte_count"]))

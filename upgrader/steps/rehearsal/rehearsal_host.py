@@ -62,6 +62,7 @@ class RehearsalHost:
             "images": list(dict.fromkeys(images)),
             "memory": MEMORY_BYTES,
             "bytes": 3 * database_bytes,
+            "sudo": self.host.become,
         }
         program = SentProgram("ready", "rehearsal", "the rehearsal host", _NEEDS)
         program.answer(self.hosts, self.host, json.dumps(asked), seconds=_READY_SECONDS)

@@ -7,6 +7,7 @@ import json
 import tarfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -178,7 +179,20 @@ def test_flags_name_the_files_where_they_arrive() -> None:
         "data": "/var/lib/etcd/upgrader/u1/scratch",
         "files": [KEYS, ADMISSION],
         "admission": [ADMISSION],
+        "sudo": False,
     }
+
+
+@pytest.mark.parametrize("become", [True, False])
+def test_both_machines_are_asked_whether_their_sudo_keeps_the_data(
+    become: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The controller's reads what is sent, the host's what arrives: only if they are logged in to without root."""
+    controller, host = (replace(each, become=become) for each in (CONTROLLER, HOST))
+    monkeypatch.setattr(rehearsal, "members_to_ask", lambda *_: [replace(MEMBER, host=controller)])
+    machines = Machines()
+    Rehearsal(machines, (controller,), host).run(SERVERS, lambda _: None)
+    assert (machines.asked["ready"]["sudo"], machines.asked["files_to_send"]["sudo"]) == (become, become)
 
 
 def test_nothing_is_sent_to_a_host_that_lacks_something(snapshot: list[str]) -> None:

@@ -38,7 +38,12 @@ class Source:
     def measured(self, capsys: pytest.CaptureFixture[str], *more: Path, admission: Path | None = None) -> Any:
         """What its program answers."""
         files = [str(path) for path in (self.keys, *more)]
-        asked = {"data": str(self.data), "files": files, "admission": [str(admission)] if admission else []}
+        asked = {
+            "data": str(self.data),
+            "files": files,
+            "admission": [str(admission)] if admission else [],
+            "sudo": False,
+        }
         files_to_send.main(json.dumps(asked))
         return json.loads(capsys.readouterr().out)
 
@@ -145,6 +150,7 @@ class RehearsalMachine:
         self.place = folder / "place"
         self.images, self.pulled, self.free = [IMAGE], list[tuple[str, ...]](), 100 * GIB
         self.asked = {"place": str(self.place), "units": "unit-", "images": [IMAGE], "memory": 0, "bytes": GIB}
+        self.asked["sudo"] = False
         self.units: list[str] = []
         (folder / "systemd").mkdir()
         patch.setattr(ready, "_SYSTEMD", str(folder / "systemd"))
