@@ -266,7 +266,9 @@ class Comparison:
     def _each_page(self, pool: ThreadPoolExecutor, pair: Pair, *, first: bool) -> bool:
         """Compare all objects at one version; False if that is impossible."""
         known, owners = {}, set()  # type: dict[tuple[str, str], Listed], set[str]
+        refused, unreadable = None, False  # type: dict[str, Any] | None, bool
         for before, after in self._pages(pool, pair):
+            refused = after.refused or refused
             if before.refused is not None:
                 self._unlisted(pair.old, before.refused)
                 if after.refused is not None:
@@ -283,10 +285,14 @@ class Comparison:
             for key, outcomes in pool.map(lambda one: (one[0], self._requests.outcomes(pair, *one)), work):
                 self._unbroken()
                 for outcome in outcomes:
+                    unreadable = unreadable or outcome.what == "unreadable"
                     self._note(pair.old.name, key, outcome)
             if before.at and time.monotonic() >= self._until:
                 self._found.add("unfinished", pair.old.name, "")
                 return False
+        if refused is not None and not unreadable:  # each object can be read, or there is none
+            self.undecodable.add(pair.new.name)
+            self._found.add("list", pair.new.name, self._requests.why(pair.new, refused))
         return True
 
     def _pages(self, pool: ThreadPoolExecutor, pair: Pair) -> Iterator[tuple[Page, Page]]:

@@ -80,6 +80,12 @@ def _unreadable(found: Difference) -> Finding:
     return Finding("rehearsal.unreadable", "error", title, found.said, remedy)
 
 
+def _list(found: Difference) -> Finding:
+    title = f"the target can't list {found.resource}, but the running version can"
+    remedy = "Check the target's feature gates and flags: whatever watches these objects does not work on the target."
+    return Finding("rehearsal.unreadable", "error", title, f"The target says: {found.reason}", remedy)
+
+
 def _left(found: Difference) -> Finding:
     title = f"the target can't read stored {found.resource}, and the running version does not serve them"
     remedy = (
@@ -299,6 +305,7 @@ _FINDINGS: Mapping[str, Callable[[Difference], Finding]] = {
     "gone": _gone,
     "version": _version,
     "unreadable": _unreadable,
+    "list": _list,
     "left": _left,
     "update": _update,
     "status": _status,

@@ -14,6 +14,7 @@ from upgrader.onhost.rehearsal import discovery
 from upgrader.onhost.rehearsal.api import Listed, Page, Resource, as_go_has_it
 from upgrader.onhost.rehearsal.compare import Comparison
 from upgrader.onhost.rehearsal.discovery import Served
+from upgrader.steps.rehearsal.differences import Difference, findings_of
 
 INVALID = {"reason": "Invalid", "details": {"causes": [{"field": "spec.template", "message": "Required value"}]}}
 WHY = "spec.template: Required value"
@@ -638,3 +639,29 @@ def test_a_verb_that_only_the_running_version_serves_is_a_refusal(verb: str, met
     target.refused[method, name] = {"reason": "MethodNotAllowed", "message": "the server does not allow this method"}
     found, _ = compared(current, target)
     assert [each for each in found if verb in str(each)], found
+
+
+class UnlistedApi(FakeApi):
+    """Has each object, and refuses lists."""
+
+    def page(self, resource: Resource, at: str, same: Page | None = None, limit: int = 0, selector: str = "") -> Page:
+        """As `Api.page`."""
+        return Page([], refused={"message": "the server was not able to list"})
+
+
+@pytest.mark.parametrize("objects", [(), (deployment("a"), deployment("b"))])
+def test_a_list_that_only_the_target_refuses_is_a_finding(objects: tuple[dict[str, Any], ...]) -> None:
+    """Though each object can be read, or there is none: no controller has its informer then."""
+    found, counts = compared(FakeApi(objects), UnlistedApi(objects))
+    assert found == {("list", "deployments.apps"): ("the server was not able to list", 1, [])}
+    assert counts["read"] == len(objects)
+    (finding,) = findings_of([Difference("list", "deployments.apps", "no", 1, ())])
+    assert (finding.id, finding.severity) == ("rehearsal.unreadable", "error")
+    assert "deployments.apps" in finding.title and "no" in finding.diagnosis
+
+
+def test_a_list_that_is_refused_for_an_object_is_told_once() -> None:
+    """With the object's name."""
+    current, target = FakeApi((deployment("a"), deployment("b"))), UnlistedApi((deployment("a"),))
+    found, _ = compared(current, target)
+    assert found.keys() == {("unreadable", "deployments.apps")}
