@@ -55,9 +55,12 @@ def rehearsal_findings(
     if known.changed:
         title = f"the rehearsal of {when} was for a different change"
         why = first_few(known.changed)
+        if found := list(dict.fromkeys(each.id for each in known.findings if each.blocking)):
+            why += f". It had found {first_few(found)}, which this may have fixed or not"
         remedy = f"{ways} --skip rehearsal.stale --reason TEXT"
         yield Finding("rehearsal.stale", "error" if required else "warning", title, why, remedy)
-    elif seconds > policy.max_age_seconds or seconds < -_SKEW_SECONDS:
+        return
+    if seconds > policy.max_age_seconds or seconds < -_SKEW_SECONDS:
         if seconds < 0:
             title = f"the rehearsal of {when} is in the future, so it may be too old"
             why = "The clock of the machine that rehearsed was wrong, or the clock of this machine is."
@@ -69,6 +72,7 @@ def rehearsal_findings(
     else:
         title = f"the run relies on the rehearsal of {when}, on {known.controller}"
         yield Finding("rehearsal.used", "info", title, "Nothing has changed since.", "Nothing to do.")
-        for finding in known.findings:
-            if finding.severity != "info":
-                yield finding if required else replace(finding, severity="warning")
+    # Of an old one, too: who accepts its age has not accepted what it found.
+    for finding in known.findings:
+        if finding.severity != "info":
+            yield finding if required else replace(finding, severity="warning")

@@ -86,3 +86,18 @@ def test_what_changes_nothing_needs_no_rehearsal(world: World) -> None:
     context = replace(world.context(), rehearsal_policy=policy, known_rehearsal=lambda: None)
     assert not list(check_rehearsal(replace(context, plan=None)))
     assert not list(check_rehearsal(replace(context, known_rehearsal=None)))
+
+
+def test_accepting_the_age_of_a_rehearsal_does_not_accept_what_it_found(world: World) -> None:
+    """Nothing has changed since: what the target refused then, it refuses now."""
+    old, gone = found(world, lambda: rehearsal(world, GONE, ADDED, days=9))
+    assert (old.id, gone) == ("rehearsal.old", GONE)
+    old, gone = found(world, lambda: rehearsal(world, GONE, ADDED, days=9), "warn")
+    assert (old.id, gone.id, gone.severity) == ("rehearsal.old", "rehearsal.gone", "warning")
+
+
+def test_a_rehearsal_for_a_different_change_says_what_it_found(world: World) -> None:
+    """That may be fixed by the change, or not: who accepts the change needs to know it."""
+    (stale,) = found(world, lambda: rehearsal(world, GONE, ADDED, DROPPED, changed=("values/web.yaml changed",)))
+    assert stale.id == "rehearsal.stale" and stale.diagnosis.startswith("values/web.yaml changed. ")
+    assert "rehearsal.gone" in stale.diagnosis and "rehearsal.added" not in stale.diagnosis
