@@ -82,8 +82,8 @@ def _unreadable(found: Difference) -> Finding:
 
 def _list(found: Difference) -> Finding:
     title = f"the target can't list {found.resource}, but the running version can"
-    remedy = "Check the target's feature gates and flags: whatever watches these objects does not work on the target."
-    return Finding("rehearsal.unreadable", "error", title, f"The target says: {found.reason}", remedy)
+    why = f"Whatever watches these objects does not work on the target, which says: {found.reason}"
+    return Finding("rehearsal.unreadable", "error", title, why, "Check the target's feature gates and flags.")
 
 
 def _left(found: Difference) -> Finding:
