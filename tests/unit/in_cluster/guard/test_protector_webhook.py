@@ -19,8 +19,8 @@ from upgrader.in_cluster.guard.core.admission import AdmissionRequest, Answer, N
 from upgrader.in_cluster.guard.core.protector import Tuning
 from upgrader.in_cluster.guard.core.selectors import Selector
 from upgrader.in_cluster.guard.guard_errors import ApiAway, ApiRefused, Conflict
-from upgrader.in_cluster.guard.roles import protector_webhook as module
-from upgrader.in_cluster.guard.roles.disruption_budgets import DISRUPTION_BUDGETS
+from upgrader.in_cluster.guard.roles.disruption_budgets import DISRUPTION_BUDGETS, DisruptionBudgets
+from upgrader.in_cluster.guard.roles.other_budgets import OtherBudgets
 from upgrader.in_cluster.guard.roles.pods_of_cell import PODS
 from upgrader.in_cluster.guard.roles.protector_cache import POD_PROTECTORS, NewestProtectors, ProtectorCache
 from upgrader.in_cluster.guard.roles.protector_webhook import CellWebhook, ProtectorWriter, unknown_cell
@@ -591,9 +591,7 @@ def test_a_protector_that_has_just_become_unreadable_refuses(
     run(test)
 
 
-def test_a_budget_of_another_kind_that_does_not_answer_keeps_no_eviction_waiting(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_budget_of_another_kind_that_does_not_answer_keeps_no_eviction_waiting() -> None:
     """Its own webhook is asked as well; a deletion isn't its business, and asks it nothing. It gets a small part of the
     time here, so that what is left is enough on any machine.
     """
@@ -601,12 +599,12 @@ def test_a_budget_of_another_kind_that_does_not_answer_keeps_no_eviction_waiting
     async def test(world: World) -> None:
         asked = list[str]()
 
-        async def silent(request: AdmissionRequest) -> None:
+        async def silent(request: AdmissionRequest, _: object) -> None:
             asked.append(request.uid)
             await asyncio.Event().wait()
 
-        monkeypatch.setattr(module, "_OTHERS_SHARE", 0.0001)
-        world.webhook._others, world.webhook._seconds = silent, 300.0
+        world.webhook.others, world.webhook._seconds = OtherBudgets(DisruptionBudgets(world.api), 0.0001), 300.0
+        world.webhook.others.add(silent)
         await world.begin(protector(1, cells={"a": counted(3)}), pod("x"), pod("y"))
         assert (await world.ask(eviction("x", "1"))).allowed and uids(world.api, "a") == ["uid-x"]
         assert (await world.ask(deletion("y", "2"))).allowed and asked == ["1"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import uuid
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -18,10 +18,12 @@ from upgrader.in_cluster.guard.commands.protector_roles import protector_parts
 from upgrader.in_cluster.guard.logs import LOG
 from upgrader.in_cluster.guard.roles import no_downscale, prepare_downscale, zone_budgets
 from upgrader.in_cluster.guard.roles.admission_server import Decide, admission_app
+from upgrader.in_cluster.guard.roles.disruption_budgets import DisruptionBudgets
 from upgrader.in_cluster.guard.roles.downscale_history import DownscaleHistory
 from upgrader.in_cluster.guard.roles.downscales import Downscales
 from upgrader.in_cluster.guard.roles.group_locks import GroupLocks, leases_of_groups
 from upgrader.in_cluster.guard.roles.own_webhooks import OwnWebhooks
+from upgrader.in_cluster.guard.roles.protector_webhook import CellWebhook
 from upgrader.in_cluster.guard.roles.rolling_groups import RollingGroups
 from upgrader.in_cluster.guard.roles.rollout import Rollouts
 from upgrader.in_cluster.guard.roles.run_lease import RunLease
@@ -76,7 +78,8 @@ async def serve(settings: Settings, connection: Connection, namespace: str, stop
     metrics, parts = Metrics(), _Parts()
     parts.questions["process"] = lambda: "it is ending" if stop.is_set() else ""
     async with Api(connection) as api, AsyncExitStack() as servers:
-        tls_port, budgets = 0, _budgets(api, settings, metrics, parts)
+        tls_port, disruptions = 0, DisruptionBudgets(api)
+        budgets = _budgets(api, settings, metrics, parts, disruptions)
         run_lease = RunLease(api) if settings.hold else None
         if run_lease:
             parts.running.append(run_lease.run())
@@ -84,8 +87,9 @@ async def serve(settings: Settings, connection: Connection, namespace: str, stop
         calls = await servers.enter_async_context(PodCalls(settings.pods_timeout_seconds))
         lead, configurations = partial(_leadership, api, namespace), _configurations(api, settings, namespace)
         webhooks = OwnWebhooks(tuple(configurations.values()))
-        others = webhooks.while_called(zone_budgets.EVICTION_PATH, budgets.refusal) if budgets else None
-        protector = await protector_parts(api, settings, lead, metrics, servers, others)
+        protector = await protector_parts(api, settings, lead, metrics, servers, disruptions)
+        if budgets:
+            _ask_each_other(budgets, protector.own, webhooks)
         for of_a_kind in protector.informers:
             parts.follow(of_a_kind)
         parts.running += protector.running
@@ -140,14 +144,24 @@ def _leadership(api: Api, namespace: str, lease: str) -> Leadership:
     return Leadership(api, namespace, lease, f"{os.environ.get('HOSTNAME') or 'guard'}_{uuid.uuid4()}")
 
 
-def _budgets(api: Api, settings: Settings, metrics: Metrics, parts: _Parts) -> ZoneBudgets | None:
+def _budgets(
+    api: Api, settings: Settings, metrics: Metrics, parts: _Parts, disruptions: DisruptionBudgets
+) -> ZoneBudgets | None:
     if not settings.budget_namespaces or not {"rollout", "webhook"}.intersection(settings.roles):
         return None
     seconds = settings.timeout_seconds * _BUDGETS_SHARE
-    budgets = ZoneBudgets(api, settings.budget_namespaces, metrics, seconds)
+    budgets = ZoneBudgets(api, settings.budget_namespaces, metrics, seconds, disruptions=disruptions)
     parts.questions["zone-aware budgets"] = budgets.cache.why_not_ready
     parts.running.append(budgets.run())
     return budgets
+
+
+def _ask_each_other(budgets: ZoneBudgets, protectors: Mapping[str, CellWebhook], webhooks: OwnWebhooks) -> None:
+    """`protectors`: the webhooks of guard's own cluster, by path."""
+    for path, webhook in protectors.items():
+        webhook.others.add(webhooks.while_called(zone_budgets.EVICTION_PATH, budgets.refusal, unknown=True))
+        # PodProtectors may limit deletions alone.
+        budgets.others.add(webhooks.while_called(path, webhook.refusal, unknown=False))
 
 
 def _rollouts(

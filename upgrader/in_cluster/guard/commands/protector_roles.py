@@ -11,9 +11,10 @@ from typing import Any
 from upgrader.in_cluster.guard.commands.flags import Settings
 from upgrader.in_cluster.guard.roles.admission_server import Decide
 from upgrader.in_cluster.guard.roles.aggregator import Aggregator
+from upgrader.in_cluster.guard.roles.disruption_budgets import DisruptionBudgets
 from upgrader.in_cluster.guard.roles.generator import Generator
 from upgrader.in_cluster.guard.roles.protector_cache import NewestProtectors, ProtectorCache
-from upgrader.in_cluster.guard.roles.protector_webhook import CellWebhook, Others, ProtectorWriter, unknown_cell
+from upgrader.in_cluster.guard.roles.protector_webhook import CellWebhook, ProtectorWriter, unknown_cell
 from upgrader.in_cluster.guard.roles.silent_cells import SilentCells
 from upgrader.in_cluster.guard.roles.young_pods import YoungPods
 from upgrader.in_cluster.guard.runtime.api_client import Api
@@ -31,9 +32,12 @@ _SHARE = 0.8
 
 @dataclass
 class ProtectorParts:
-    """What answers, by path; what has to be known before anything is ready, by kind; what runs."""
+    """What answers, by path, and of that the webhooks of guard's own cluster; what has to be known before anything is
+    ready, by kind; what runs.
+    """
 
     paths: dict[str, Decide] = field(default_factory=dict)
+    own: dict[str, CellWebhook] = field(default_factory=dict)
     informers: list[Sequence[Informer[Any]]] = field(default_factory=list)
     running: list[Awaitable[None]] = field(default_factory=list)
 
@@ -44,10 +48,10 @@ async def protector_parts(
     lead: Callable[[str], Leadership],
     metrics: Metrics,
     clients: AsyncExitStack,
-    others: Others | None,
+    disruptions: DisruptionBudgets,
 ) -> ProtectorParts:
-    """What the roles and flags ask for; nothing if that is nothing. `lead` makes the election for a Lease. `others`:
-    what guard's other budgets deny an eviction with in its own cluster; None: there are none.
+    """What the roles and flags ask for; nothing if that is nothing. `lead` makes the election for a Lease.
+    `disruptions`: those of guard's own cluster.
 
     `clients` closes what is opened here. Raises UsageError for a kubeconfig that can't be used.
     """
@@ -70,9 +74,11 @@ async def protector_parts(
         seconds = settings.timeout_seconds * _SHARE
         for cell, kubeconfig in own.cells.items():
             its, is_own = await api_of(kubeconfig), kubeconfig is None
-            parts.paths[f"{own.prefix}/{cell}"] = CellWebhook(
-                cell, its, cache, writer, counted, seconds, is_own=is_own, others=others if is_own else None
-            )
+            same = disruptions if is_own else None
+            webhook = CellWebhook(cell, its, cache, writer, counted, seconds, is_own=is_own, disruptions=same)
+            parts.paths[f"{own.prefix}/{cell}"] = webhook
+            if is_own:
+                parts.own[f"{own.prefix}/{cell}"] = webhook
         parts.paths[f"{own.prefix}/{{cell}}"] = unknown_cell
     if "generator" in settings.roles:
         generator = Generator(core, cache, own.namespaces, own.protected, lead("guard-generator"), counted)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from upgrader.in_cluster.guard.core.admission import (
@@ -34,6 +34,7 @@ from upgrader.in_cluster.guard.core.workloads import Pod, pod
 from upgrader.in_cluster.guard.guard_errors import ApiAway, ApiRefused, NotFound
 from upgrader.in_cluster.guard.roles.disruption_budgets import DisruptionBudgets
 from upgrader.in_cluster.guard.roles.ledger_writer import Judge, LedgerWriter, Memory, all_agree
+from upgrader.in_cluster.guard.roles.other_budgets import OtherBudgets
 from upgrader.in_cluster.guard.roles.pods_of_cell import PODS
 from upgrader.in_cluster.guard.roles.protector_cache import POD_PROTECTORS, ProtectorCache, Unreadable
 from upgrader.in_cluster.guard.roles.silent_cells import SilentCells
@@ -43,13 +44,11 @@ from upgrader.in_cluster.guard.runtime.informer import Key
 from upgrader.in_cluster.guard.runtime.protector_metrics import ProtectorMetrics
 from upgrader.in_cluster.guard.runtime.resource import Object, Resource
 
-__all__ = ["CellWebhook", "Others", "ProtectorWriter", "unknown_cell"]
+__all__ = ["CellWebhook", "ProtectorWriter", "unknown_cell"]
 
 _UNMATCHED = Judgement(allow(), "Unmatched")
 _OTHERS_SHARE = 0.5
-"""Of the time that is left, for each kind; then it isn't known what they say."""
-
-Others = Callable[[AdmissionRequest], Awaitable[Answer | None]]
+"""Of the time that is left, for each other kind of budget; then it isn't known what they say."""
 
 
 class _CannotRead(ApiRefused):
@@ -119,17 +118,28 @@ class ProtectorWriter(LedgerWriter[Protector]):
         begun, rejected = time.monotonic(), False
         assert isinstance(request, ProtectorRequest)
         try:
-            judged = await super().ask(budget, request, seconds)
+            judged = await self._asked(budget, request, seconds)
             rejected = not judged.answer.allowed
-        except NotFound:
-            judged = _UNMATCHED
-        except _CannotRead as changed:  # denied, as if the watch showed it already: failurePolicy might allow it
-            judged, rejected = _unreadable(changed.which), True
         finally:
             self._metrics.retries.observe(max(0, self._own.tries.pop(request.id, 1) - 1))
             labels = (request.cell, _kind(request.eviction), str(rejected).lower())
             self._metrics.pod_in_protector.labels(*labels).observe(time.monotonic() - begun)
         return judged
+
+    async def look(self, budget: Key, request: Request, seconds: float) -> Judgement:
+        """What `ask` would answer now; reserves nothing, and isn't counted."""
+        try:
+            return await self._asked(budget, replace(request, dry_run=True), seconds)
+        finally:
+            self._own.tries.pop(request.id, None)
+
+    async def _asked(self, budget: Key, request: Request, seconds: float) -> Judgement:
+        try:
+            return await super().ask(budget, request, seconds)
+        except NotFound:
+            return _UNMATCHED
+        except _CannotRead as changed:  # denied, as if the watch showed it already: failurePolicy might allow it
+            return _unreadable(changed.which)
 
 
 class CellWebhook:
@@ -145,17 +155,18 @@ class CellWebhook:
         seconds: float,
         *,
         is_own: bool = False,
-        others: Others | None = None,
+        disruptions: DisruptionBudgets | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`seconds`: how long an answer may take. `is_own`: guard itself runs in the cell's cluster, so that `worker`
-        is certainly no other cluster's. `others`: what budgets of another kind deny an eviction with, if they do.
+        is certainly no other cluster's. `disruptions`: the same that others of the process ask.
         """
         self._cell, self._worker, self._protectors, self._writer = cell, worker, protectors, writer
         self._is_right = is_own
         """Whether `worker` is certainly the API of the cluster that asks."""
-        self._metrics, self._seconds, self._clock, self._others = metrics, seconds, clock, others
-        self._disruptions = DisruptionBudgets(worker)
+        self._metrics, self._seconds, self._clock = metrics, seconds, clock
+        self.others = OtherBudgets(disruptions or DisruptionBudgets(worker), _OTHERS_SHARE)
+        """Asked before an eviction is recorded."""
 
     async def __call__(self, request: AdmissionRequest) -> Answer:
         """Raises ApiAway or ApiRefused if no decision is possible; NotAnAdmissionReview."""
@@ -173,6 +184,24 @@ class CellWebhook:
             raise
         finally:
             self._metrics.requests.labels(self._cell, status_, cause).observe(self._clock() - begun)
+
+    async def refusal(self, request: AdmissionRequest, which: Pod) -> Answer | None:
+        """What the eviction of this pod would be denied with now; None if it wouldn't, or if that isn't known: then
+        this webhook decides, which is asked too. Reserves nothing, and isn't counted.
+        """
+        asked, until = request_for(request, which, self._cell), self._clock() + self._seconds
+        if lost_already(which, eviction=True, may_hang=asked.may_hang):
+            return None
+        try:
+            selecting = self._selecting(which)
+            judged = self._without_asking(which, selecting)
+            for each in () if judged else selecting:
+                judged = await self._writer.look((each.namespace, each.name), asked, until - self._clock())
+                if refusal([judged]):
+                    break
+        except (ApiAway, ApiRefused):
+            return None
+        return judged.answer if judged and refusal([judged]) else None
 
     async def _judged(self, request: AdmissionRequest, until: float) -> Judgement:
         told = pod_of_delete(request) if request.operation == "DELETE" else None
@@ -200,7 +229,7 @@ class CellWebhook:
             selecting = self._selecting(found)
         if judged := self._without_asking(found, selecting):
             return judged
-        if told is None and (denied := await self._denied_by_others(request, found, until)):
+        if told is None and (denied := await self.others.denial(request, found, until - self._clock())):
             return Judgement(denied, "Rejected")
         budgets = [(p.namespace, p.name) for p in sorted(selecting, key=str)]
         judgements = await all_agree([(self._writer, each, asked) for each in budgets], until - self._clock())
@@ -224,24 +253,6 @@ class CellWebhook:
         if (which := self._protectors.unreadable(found.namespace, found.labels)) and not found.goes_anyway:
             return _unreadable(which)
         return None if selecting else _UNMATCHED
-
-    async def _denied_by_others(self, request: AdmissionRequest, found: Pod, until: float) -> Answer | None:
-        """An eviction that another budget denies takes no place here: it is tried again all the time, and would keep
-        the place from the pod that has the other budget's, which is what it waits for itself.
-        """
-        return await self._by_own_kinds(request, until) or await self._disruptions.denial(found, self._share(until))
-
-    async def _by_own_kinds(self, request: AdmissionRequest, until: float) -> Answer | None:
-        if self._others is None:
-            return None
-        try:
-            async with asyncio.timeout(self._share(until)):
-                return await self._others(request)
-        except TimeoutError:
-            return None
-
-    def _share(self, until: float) -> float:
-        return max(0.0, until - self._clock()) * _OTHERS_SHARE
 
     def _missing(self, request: AdmissionRequest, name: str, state: str, code: int) -> Answer:
         """The answer about a pod that is gone, or was replaced or changed: it has no such UID or resourceVersion

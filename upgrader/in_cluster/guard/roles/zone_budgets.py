@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import replace
 
 from upgrader.in_cluster.guard.core.admission import (
     CONFLICT,
@@ -18,12 +17,13 @@ from upgrader.in_cluster.guard.core.admission import (
     unmet_precondition,
 )
 from upgrader.in_cluster.guard.core.ledger import OF_ONE_POD, OF_ROLLOUTS, Judgement, Request, Reservation, settled
-from upgrader.in_cluster.guard.core.workloads import pod
+from upgrader.in_cluster.guard.core.workloads import Pod, pod
 from upgrader.in_cluster.guard.core.zone_budget import ZoneBudget, budget_of, misdirected, validate
 from upgrader.in_cluster.guard.guard_errors import ApiAway, ApiRefused, GuardError, NotFound
 from upgrader.in_cluster.guard.logs import LOG
 from upgrader.in_cluster.guard.roles.disruption_budgets import DisruptionBudgets
 from upgrader.in_cluster.guard.roles.ledger_writer import LedgerWriter
+from upgrader.in_cluster.guard.roles.other_budgets import OtherBudgets
 from upgrader.in_cluster.guard.roles.seen_pods import SeenPods
 from upgrader.in_cluster.guard.roles.workload_cache import PODS
 from upgrader.in_cluster.guard.roles.zone_budget_books import ZoneBudgetBooks
@@ -37,8 +37,8 @@ __all__ = ["EVICTION_PATH", "VALIDATION_PATH", "ZoneBudgets", "validated"]
 EVICTION_PATH = "/admission/pod-eviction"
 VALIDATION_PATH = "/admission/zpdb-validation"
 _SETTLE_SECONDS = 5.0
-_DISRUPTIONS_SHARE = 0.2
-"""Of the time that a budget may take, for PodDisruptionBudgets; then it isn't known what they say."""
+_OTHERS_SHARE = 0.2
+"""Of the time that is left, for each other kind of budget; then it isn't known what they say."""
 
 
 class ZoneBudgets:
@@ -52,11 +52,15 @@ class ZoneBudgets:
         seconds: float,
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
+        disruptions: DisruptionBudgets | None = None,
     ) -> None:
-        """`seconds`: how long a budget may take to answer. `clock` measures durations; `now`: since the epoch."""
+        """`seconds`: how long a budget may take to answer. `clock` measures durations; `now`: since the epoch.
+        `disruptions`: the same that others of the process ask.
+        """
         self._api, self._metrics, self._seconds, self._clock = api, metrics, seconds, clock
         self.cache, self.pods = ZoneBudgetCache(api, namespaces, metrics), SeenPods(api, namespaces, clock)
-        self._disruptions = DisruptionBudgets(api)
+        self.others = OtherBudgets(disruptions or DisruptionBudgets(api), _OTHERS_SHARE)
+        """Asked before an eviction is reserved."""
         self._writer = LedgerWriter(api, ZoneBudgetBooks(api, self.pods), clock=now)
         self._noticed: dict[str, dict[Reservation, float]] = {}
         """By namespace: when each was first seen."""
@@ -69,14 +73,14 @@ class ZoneBudgets:
         """The answer to an eviction. Raises ApiAway, ApiRefused."""
         return (await self._counted(self._evict(request))).answer
 
-    async def refusal(self, request: AdmissionRequest) -> Answer | None:
-        """What an eviction would be denied with now; None if it wouldn't, or if that isn't known: then their own
-        webhook decides, which is asked too. Reserves nothing, and isn't counted.
+    async def refusal(self, request: AdmissionRequest, which: Pod) -> Answer | None:
+        """What the eviction of this pod would be denied with now; None if it wouldn't, or if that isn't known: then
+        their own webhook decides, which is asked too. Reserves nothing, and isn't counted.
         """
-        if not self.keeps(request.namespace):
+        if not self.keeps(which.namespace):
             return None
         try:
-            answer = (await self._evict(replace(request, dry_run=True))).answer
+            answer = (await self._judged(Request(_name(request), which, dry_run=True))).answer
         except (ApiAway, ApiRefused):
             return None
         return None if answer.allowed else answer
@@ -134,6 +138,7 @@ class ZoneBudgets:
             LOG.warning("reservations can't be released", extra={"budget": "/".join(budget), "reason": str(error)})
 
     async def _evict(self, request: AdmissionRequest) -> Judgement:
+        until = self._clock() + self._seconds
         if refused := misdirected(request):
             return Judgement(refused, "invalid-request")
         namespace = request.namespace
@@ -151,20 +156,23 @@ class ZoneBudgets:
         if unmet := unmet_precondition(request, found):
             what = f"pod {namespace}/{request.name} doesn't have {unmet}, which the eviction requires"
             return Judgement(deny(CONFLICT, what), "pod-not-found")
-        name = f"{OF_ONE_POD}{request.uid}" if names_one_pod(request) else request.uid
-        asked = Request(name, pod(found), request.dry_run)
-        if isinstance(budget_of(asked.pod, budgets), ZoneBudget) and (
-            denied := await self._disruptions.denial(asked.pod, self._seconds * _DISRUPTIONS_SHARE)
+        asked = Request(_name(request), pod(found), request.dry_run)
+        budget = budget_of(asked.pod, budgets)
+        if isinstance(budget, ZoneBudget) and (
+            denied := await self.others.denial(request, asked.pod, until - self._clock())
         ):
             return Judgement(denied, "denied")
-        return await self._judged(asked)
+        return await self._judged_by(budget, asked, until - self._clock())
 
     async def _judged(self, request: Request) -> Judgement:
         budget = budget_of(request.pod, await self.cache.of(request.pod.namespace))
+        return await self._judged_by(budget, request, self._seconds)
+
+    async def _judged_by(self, budget: ZoneBudget | Judgement, request: Request, seconds: float) -> Judgement:
         if isinstance(budget, Judgement):
             return budget
         try:
-            return await self._writer.ask((budget.namespace, budget.name), request, self._seconds)
+            return await self._writer.ask((budget.namespace, budget.name), request, seconds)
         except NotFound:  # it was deleted meanwhile
             return Judgement(allow(), "pod-not-in-scope")
 
@@ -177,6 +185,10 @@ class ZoneBudgets:
                 raise
         self._metrics.evictions.labels(judged.why, str(judged.answer.code or 200)).inc()
         return judged
+
+
+def _name(request: AdmissionRequest) -> str:
+    return f"{OF_ONE_POD}{request.uid}" if names_one_pod(request) else request.uid
 
 
 async def validated(request: AdmissionRequest) -> Answer:

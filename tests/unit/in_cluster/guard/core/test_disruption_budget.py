@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.unit.in_cluster.guard.core.builders import member
-from upgrader.in_cluster.guard.core.disruption_budget import read, refusal
+from upgrader.in_cluster.guard.core.disruption_budget import read, reader, refusal
 from upgrader.in_cluster.guard.core.workloads import Pod
 
 LABELS = {"app": "web"}
@@ -81,3 +81,22 @@ def test_what_goes_anyway_or_has_not_begun_is_not_asked_about(changes: dict[str,
 def test_where_it_is_not_certain_nothing_is_said(items: list[dict[str, Any]]) -> None:
     """Then the API server decides, as without guard: several budgets of a pod are an error of its own."""
     assert said(READY, *items) == ""
+
+
+@pytest.mark.parametrize(
+    ("selector", "may_select"),
+    [
+        ({"matchLabels": LABELS}, True),
+        ({"matchLabels": {"app": "db"}}, False),
+        ({"matchLabels": {**LABELS, "tier": "front"}}, False),
+        ({"matchLabels": {}}, True),
+        ({}, True),
+        ({"matchExpressions": [{"key": "app", "operator": "In", "values": ["web"]}]}, True),
+        ({"matchLabels": {"app": "db"}, "matchExpressions": [{"key": "app", "operator": "Exists"}]}, False),
+    ],
+)
+def test_only_budgets_that_may_select_a_pod_are_read(selector: object, may_select: bool) -> None:
+    """Of a namespace with hundreds; none is left out that selects the pod."""
+    kept = reader([member("other-0", labels={"app": "cache"}), READY])(item(selector=selector))
+    assert (kept is not None) is may_select and read(item(selector=selector)).selects(READY) <= may_select
+    assert reader([READY])({**item(), "spec": {}}) is not None and reader([READY])({**item(), "spec": None}) is not None
