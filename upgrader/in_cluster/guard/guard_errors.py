@@ -5,7 +5,8 @@
     GuardError
     ├── UsageError        a flag, or a file that it names, can't be used
     ├── ApiAway           nothing answered, or it can't answer now: asking again may help
-    │   └── AnswerTooLarge  a page of a list, for which fewer objects have to be asked
+    │   ├── AnswerTooLarge  a page of a list, for which fewer objects have to be asked
+    │   └── NotNow          429: the API server, or a webhook that it asks, refuses it for now
     ├── GroupLocked       another process has the lock of a group of StatefulSets
     ├── LoadBalancerAway  a load balancer doesn't answer, or not as it should
     └── ApiRefused        the API server has answered no
@@ -25,6 +26,7 @@ __all__ = [
     "GuardError",
     "LoadBalancerAway",
     "NotFound",
+    "NotNow",
     "UsageError",
     "VersionGone",
 ]
@@ -44,6 +46,10 @@ class ApiAway(GuardError):
 
 class AnswerTooLarge(ApiAway):
     """A page of a list has more bytes than are read at a time, or doesn't come in time: ask for fewer objects."""
+
+
+class NotNow(ApiAway):
+    """429: the API server, or a webhook that it asks, refuses it for now. Nothing was done."""
 
 
 class GroupLocked(GuardError):

@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from upgrader.in_cluster.guard.guard_errors import AnswerTooLarge, ApiAway, ApiRefused, NotFound
+from upgrader.in_cluster.guard.guard_errors import AnswerTooLarge, ApiAway, ApiRefused, NotFound, NotNow
 from upgrader.in_cluster.guard.runtime import api_client
 from upgrader.in_cluster.guard.runtime.api_client import Api, _Turn
 from upgrader.in_cluster.guard.runtime.connection import Connection, Credentials
@@ -208,5 +208,21 @@ def test_which_kinds_are_served_is_told_by_a_list_of_groups() -> None:
             del served["/apis"]
             with pytest.raises(ApiRefused):
                 await api.kinds("apps/v1")
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(("status", "certain"), [(429, True), (500, False), (504, False)])
+def test_only_a_refusal_for_now_says_that_nothing_was_done(status: int, certain: bool) -> None:
+    """All of them may be asked again. After 500 or 504, the object may be gone."""
+
+    async def answer(_: web.Request) -> web.StreamResponse:
+        return web.json_response({"kind": "Status", "message": "not now"}, status=status)
+
+    async def run() -> None:
+        async with client(answer) as api:
+            with pytest.raises(ApiAway, match=f"{status}: not now") as told:
+                await api.delete(PODS, "db-0", "shop", uid="1")
+            assert isinstance(told.value, NotNow) is certain
 
     asyncio.run(run())

@@ -267,7 +267,7 @@ def test_a_pod_whose_name_another_one_has_by_now_is_gone() -> None:
     async def test(world: World) -> None:
         await world.see()
 
-        async def replaced(deletion: Any) -> str:
+        async def replaced(asked: Any) -> str:
             world.put(pod("a", "v2"))
             return ""
 

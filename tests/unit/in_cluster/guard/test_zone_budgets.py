@@ -17,7 +17,7 @@ from tests.unit.in_cluster.guard.test_rollouts import Sure, pod, stateful_set
 from upgrader.in_cluster.guard.core.admission import AdmissionRequest
 from upgrader.in_cluster.guard.core.workloads import pod as as_pod
 from upgrader.in_cluster.guard.core.zone_budget import Rollout
-from upgrader.in_cluster.guard.guard_errors import ApiAway, ApiRefused, NotFound
+from upgrader.in_cluster.guard.guard_errors import ApiAway, ApiRefused, Conflict, NotFound, NotNow
 from upgrader.in_cluster.guard.roles import seen_pods
 from upgrader.in_cluster.guard.roles.disruption_budgets import DISRUPTION_BUDGETS
 from upgrader.in_cluster.guard.roles.group_locks import GroupLocks
@@ -570,6 +570,50 @@ def test_rollouts_ask_before_they_delete() -> None:
         assert world.reserved() == set()
         assert await look() == ["a-0"]
         assert world.reserved() == {"pod-a-v1"}
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("error", "kept"),
+    [
+        (NotNow("denied the request: too few available replicas"), False),
+        (Conflict("denied the request: full admission buffer", 409), False),
+        (ApiRefused("denied the request: by another webhook", 403), False),
+        (ApiAway("no answer in time"), True),
+    ],
+)
+def test_a_deletion_of_a_rollout_that_is_refused_keeps_no_place(error: Exception, kept: bool) -> None:
+    """The rollout tries again for as long as a PodProtector, or another webhook, refuses: all other zones would wait as
+    long. Where no answer came, the pod may be gone at any time.
+    """
+
+    async def test(world: World) -> None:
+        leadership = Sure(world.api, "ops", "guard", "me")
+        locks = GroupLocks(world.api, "ops")
+        rollouts = Rollouts(world.api, ["shop"], leadership, world.metrics, 5, locks=locks, budgets=world.budgets)
+        for informer in rollouts.caches["shop"].informers:
+            await informer._list()
+        world.api.next_answer("delete", error)
+        await rollouts._look_at(("shop", "db"))
+        assert [call.rpartition("/")[2] for call in world.api.calls if call.startswith("delete ")] == ["a-0"]
+        assert world.reserved() == ({"pod-a-v1"} if kept else set())
+        assert (await world.budgets.evict(review("b-0"))).allowed is not kept
+
+    run(test)
+
+
+def test_a_place_that_cannot_be_given_back_ends_by_itself() -> None:
+    """The deletion is refused, and then no budget can be read: the group is looked at again, and the place settles."""
+
+    async def test(world: World) -> None:
+        asked = RolloutRequest("rollout-1", as_pod(world.api.objects[PODS.path("shop", "a-0")]), rollout=Rollout(1))
+        assert (await world.budgets.ask(asked)).answer.allowed
+        world.api.next_answer("page", ApiAway("away"))
+        await world.budgets.give_back(asked)
+        assert world.reserved() == {"pod-a-v1"}
+        await world.budgets.give_back(asked)
+        assert world.reserved() == set()
 
     run(test)
 

@@ -29,7 +29,7 @@ from upgrader.in_cluster.guard.core.rollout import (
 )
 from upgrader.in_cluster.guard.core.workloads import Pod, StatefulSet, stateful_set
 from upgrader.in_cluster.guard.core.zone_budget import Rollout
-from upgrader.in_cluster.guard.guard_errors import ApiAway, ApiRefused, Conflict, GroupLocked, NotFound
+from upgrader.in_cluster.guard.guard_errors import ApiAway, ApiRefused, Conflict, GroupLocked, NotFound, NotNow
 from upgrader.in_cluster.guard.logs import LOG
 from upgrader.in_cluster.guard.roles.direct_read import pods_of, stateful_sets
 from upgrader.in_cluster.guard.roles.downscales import Downscales
@@ -225,13 +225,15 @@ class Rollouts:
 
     async def _delete(self, deletion: Deletion, owners: Mapping[str, StatefulSet]) -> None:
         which, owner = deletion.pod, owners.get(deletion.pod.owner_uid)
-        if refused := await self._refused(deletion):
+        rollout = Rollout(deletion.max_unavailable, deletion.free)
+        asked = RolloutRequest(f"{OF_ROLLOUTS}{uuid.uuid4()}", which, rollout=rollout)
+        if refused := await self._refused(asked):
             await self._tell(owner, which, refused)
             return
         if not self._leadership.sure():
             raise ApiAway("this replica may have lost leadership")
         try:
-            await self._api.delete(PODS, which.name, which.namespace, uid=which.uid)
+            await self._deleted(asked)
         except NotFound:
             return
         except Conflict as error:  # another object has its name, or a webhook has denied it
@@ -252,14 +254,25 @@ class Rollouts:
             told = f"{pod.name} isn't deleted yet: {why}"
             await self._events.record(Event(owner, "Normal", "RolloutWaiting", told))
 
-    async def _refused(self, deletion: Deletion) -> str:
+    async def _refused(self, asked: RolloutRequest) -> str:
         """Why the pod's zone-aware budget denies its deletion; "" if it doesn't, and the pod is reserved."""
-        budgets = self._budgets_of(deletion.pod.namespace)
+        budgets = self._budgets_of(asked.pod.namespace)
         if budgets is None or not self._leadership.sure():
             return ""
-        rollout = Rollout(deletion.max_unavailable, deletion.free)
-        judged = await budgets.ask(RolloutRequest(f"{OF_ROLLOUTS}{uuid.uuid4()}", deletion.pod, rollout=rollout))
+        judged = await budgets.ask(asked)
         return "" if judged.answer.allowed else judged.answer.message
+
+    async def _deleted(self, asked: RolloutRequest) -> None:
+        """Returns once it is; a deletion that is refused, such as by a PodProtector, keeps no place of a budget: it is
+        tried again all the time. Raises ApiAway, ApiRefused.
+        """
+        which = asked.pod
+        try:
+            await self._api.delete(PODS, which.name, which.namespace, uid=which.uid)
+        except (NotNow, ApiRefused) as error:
+            if (budgets := self._budgets_of(which.namespace)) and not isinstance(error, NotFound):
+                await budgets.give_back(asked)
+            raise
 
     async def _finish(self, finished: Finished) -> None:
         """With OnDelete the controller never updates status.currentRevision, which `kubectl rollout status` reads."""

@@ -89,6 +89,18 @@ class ZoneBudgets:
         """The decision of the pod's budget; it reserves unless that is a dry run. Raises ApiAway, ApiRefused."""
         return await self._counted(self._judged(request))
 
+    async def give_back(self, request: Request) -> None:
+        """Free what `ask` has reserved for this request, which certainly deletes nothing; if that isn't possible, it
+        expires after a while.
+        """
+        try:
+            budget = budget_of(request.pod, await self.cache.of(request.pod.namespace))
+        except (ApiAway, ApiRefused) as error:
+            LOG.warning("a reservation can't be released", extra={"pod": request.pod.name, "reason": str(error)})
+            return
+        if isinstance(budget, ZoneBudget):
+            await self._writer.give_back((budget.namespace, budget.name), request)
+
     def reserved_by_evictions(self, namespace: str) -> frozenset[str]:
         """UIDs of the pods with reservations of clients other than rollouts, or of unknown clients."""
         ledgers = (each.ledger for each in self.cache.known(namespace))

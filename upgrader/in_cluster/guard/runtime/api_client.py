@@ -19,6 +19,7 @@ from upgrader.in_cluster.guard.guard_errors import (
     ApiRefused,
     Conflict,
     NotFound,
+    NotNow,
     VersionGone,
 )
 from upgrader.in_cluster.guard.runtime.connection import Connection
@@ -331,7 +332,9 @@ async def _check(response: aiohttp.ClientResponse, what: str) -> None:
         return
     content = await response.content.read(65536)
     text = f"{what}: {status}: {_reason(content)}"
-    if status == 429 or status >= 500:
+    if status == 429:
+        raise NotNow(text)
+    if status >= 500:
         raise ApiAway(text)
     if status == 404 and not _is_status(content):
         # A load balancer, or a proxy without this cluster, knows nothing of any object.
