@@ -435,6 +435,30 @@ def test_a_group_that_was_deleted_while_nobody_led_no_longer_counts_as_begun() -
     held(test)
 
 
+def test_groups_that_begin_at_once_are_both_known_to_have_begun() -> None:
+    """They are looked at together: the answer to the first one's write may come after the second one's."""
+
+    async def run() -> None:
+        api = FakeApi()
+        api.put(LEASES, {"metadata": {"name": "guard-rollout"}}, "ops")
+        plain, late = api.replace, iter((20, 0, 0, 0))
+
+        async def replace(*given: Any, **more: Any) -> Any:
+            turns, found = next(late), await plain(*given, **more)
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            return found
+
+        api.replace = replace  # type: ignore[method-assign]
+        groups = RollingGroups(api, "ops", "guard-rollout")
+        await asyncio.gather(groups.add("shop/db"), groups.add("zoo/db"))
+        assert await groups.all() == {"shop/db", "zoo/db"}
+        await asyncio.gather(groups.remove("shop/db"), groups.remove("zoo/db"))
+        assert await groups.all() == set() == await RollingGroups(api, "ops", "guard-rollout").all()
+
+    asyncio.run(run())
+
+
 @pytest.mark.parametrize("error", [ApiAway("away"), ApiRefused("leases is forbidden", 403)])
 def test_whether_a_run_is_alive_must_be_known(error: Exception) -> None:
     """Nothing is deleted as long as its Lease can't be read; what is there for other reasons goes on."""

@@ -8,9 +8,15 @@ from typing import Any
 from tests.unit.in_cluster.guard.protector_world import protector, put, see
 from tests.unit.in_cluster.guard.test_aggregator import World as Aggregating
 from tests.unit.in_cluster.guard.test_aggregator import run as counting
+from tests.unit.in_cluster.guard.test_generator import World as Generating
+from tests.unit.in_cluster.guard.test_generator import deployment
+from tests.unit.in_cluster.guard.test_generator import run as generating
 from tests.unit.in_cluster.guard.test_haproxy_agent import FakeHAProxy, World
-from tests.unit.in_cluster.guard.test_rollouts import lead
+from tests.unit.in_cluster.guard.test_rollouts import World as Rolling
+from tests.unit.in_cluster.guard.test_rollouts import lead, stateful_set
+from tests.unit.in_cluster.guard.test_rollouts import pod as rolled
 from upgrader.in_cluster.guard.roles.protector_cache import POD_PROTECTORS
+from upgrader.in_cluster.guard.roles.workload_cache import PODS, STATEFUL_SETS, Group, WorkloadCache
 from upgrader.in_cluster.guard.runtime.informer import Key
 from upgrader.in_cluster.guard.runtime.resource import Object, Resource
 from upgrader.in_cluster.guard.runtime.work_queue import WorkQueue
@@ -139,6 +145,88 @@ def test_one_namespace_holds_no_more_than_is_free() -> None:
         assert waiting.result() == ("f", "0")
 
     asyncio.run(run())
+
+
+def test_a_key_is_looked_at_once_at_a_time() -> None:
+    """What changes meanwhile is looked at again afterwards; others of its namespace don't wait for it."""
+
+    async def run() -> None:
+        queue, begun, ended = WorkQueue[Key](at_once=8), list[Key](), asyncio.Event()
+
+        async def look(key: Key) -> None:
+            begun.append(key)
+            await ended.wait()
+
+        task = asyncio.create_task(queue.each(look))
+        for _ in range(3):
+            queue.add(("shop", "web"))
+            await steps()
+        queue.add(("shop", "db"))
+        await steps()
+        assert begun == [("shop", "web"), ("shop", "db")]
+        ended.set()
+        await steps()
+        assert begun == [("shop", "web"), ("shop", "db"), ("shop", "web")]
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(run())
+
+
+def test_a_group_whose_look_does_not_end_keeps_no_other_one_waiting() -> None:
+    """Its pods are asked whether they are prepared, say, and don't answer: another namespace's group is rolled out
+    meanwhile, and so is another one of the same namespace.
+    """
+
+    async def run() -> None:
+        world = Rolling()
+        for namespace, group in (("shop", "other"), ("zoo", "db")):
+            cache = WorkloadCache(world.api, namespace, world.rollouts._queue.add)
+            world.rollouts.caches.setdefault(namespace, cache)
+            for each in (stateful_set(f"{group}-a"), rolled(f"{group}-a")):
+                each["metadata"]["labels"]["rollout-group"] = group
+                world.api.put(STATEFUL_SETS if "template" in each["spec"] else PODS, each, namespace)
+        for cache in world.rollouts.caches.values():
+            for informer in cache.informers:
+                await informer._list()
+        plain = world.rollouts._reconcile
+
+        async def reconcile(group: Group) -> bool:
+            if group == ("shop", "db"):
+                await asyncio.Event().wait()
+            return await plain(group)
+
+        world.rollouts._reconcile = reconcile  # type: ignore[method-assign]
+        await lead(world.rollouts._work, lambda: len(world.done("delete")) == 2)
+        assert sorted(world.done("delete")) == ["db-a-0", "other-a-0"]
+
+    asyncio.run(run())
+
+
+def test_a_deployment_whose_look_does_not_end_keeps_no_other_one_waiting() -> None:
+    """As where a webhook of others that is asked about one namespace's objects doesn't answer."""
+
+    async def test(world: Generating) -> None:
+        plain = world.role._reconcile
+
+        async def reconcile(key: Key) -> None:
+            if key == ("shop", "slow"):
+                await asyncio.Event().wait()
+            await plain(key)
+
+        world.role._reconcile = reconcile  # type: ignore[method-assign]
+        for name in ("slow", "web"):
+            found = deployment()
+            found["metadata"]["name"] = name
+            world.put(found)
+        await see(world.cache)
+        for informer in world.role.deployments:
+            await informer._list()
+        made = f"create {POD_PROTECTORS.path('shop', 'deployment-web')}"
+        await lead(world.role._work, lambda: made in world.api.calls)
+        assert made in world.api.calls
+
+    generating(test)
 
 
 def test_looks_of_one_namespace_that_do_not_end_keep_no_other_one_waiting() -> None:

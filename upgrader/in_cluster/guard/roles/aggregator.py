@@ -14,7 +14,6 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from upgrader.in_cluster.guard.core.admission_history import Bucket
@@ -83,7 +82,6 @@ class Aggregator:
         self._namespaces, self._labels = namespaces, labels
         self._metrics, self._now, self._clock, self._chance = metrics, now, clock, chance
         self._queue = WorkQueue[Key](at_once=_AT_ONCE)
-        self._busy: set[Key] = set()
         self._wrote: set[Key] = set()
         """The protectors that it has written since it leads."""
         self._failing: dict[Key, Backoff] = {}
@@ -116,14 +114,9 @@ class Aggregator:
                     for namespace, each in pods.followed.items():
                         group.create_task(each.run())
                         group.create_task(self._begin(namespace, each))
-                    while True:
-                        key = await self._queue.take()
-                        group.create_task(self._look_at(key)).add_done_callback(partial(self._looked_at, key))
+                    await self._queue.each(self._look_at)
         finally:
             self._pods = None
-
-    def _looked_at(self, key: Key, _: asyncio.Task[None]) -> None:
-        self._queue.done(key)
 
     async def _begin(self, namespace: str, pods: Informer[Pod]) -> None:
         """If one namespace can't be listed, as its administrator has taken guard's rights away, others are counted."""
@@ -174,10 +167,6 @@ class Aggregator:
         self._queue.add((protector.namespace, protector.name), seconds)
 
     async def _look_at(self, key: Key) -> None:
-        if key in self._busy:
-            self._queue.add(key, 0.05)
-            return
-        self._busy.add(key)
         begun, error = time.monotonic(), ""
         try:
             await self._reconcile(key)
@@ -195,7 +184,6 @@ class Aggregator:
             LOG.exception("counting a PodProtector's pods failed unexpectedly", extra={"of": "/".join(key)})
             self._queue.add(key, self._failing.setdefault(key, Backoff()).next_seconds())
         finally:
-            self._busy.discard(key)
             self._metrics.aggregator.labels(error).observe(time.monotonic() - begun)
 
     async def _reconcile(self, key: Key) -> None:

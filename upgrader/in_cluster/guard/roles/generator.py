@@ -38,6 +38,8 @@ from upgrader.in_cluster.guard.runtime.work_queue import WorkQueue
 __all__ = ["DEPLOYMENTS", "Generator"]
 
 DEPLOYMENTS = Resource("apps/v1", "deployments")
+_AT_ONCE = 4
+"""Deployments that are looked at together: requests for one namespace's may take long."""
 
 
 class Generator:
@@ -55,7 +57,7 @@ class Generator:
     ) -> None:
         self._api, self._protected, self._leadership = api, protected, leadership
         self._metrics, self._now = metrics, now
-        self._queue = WorkQueue[Key]()
+        self._queue = WorkQueue[Key](at_once=_AT_ONCE)
         self._failing: dict[Key, Backoff] = {}
         self._of_people = set[str]()
         self._protectors = protectors
@@ -74,8 +76,7 @@ class Generator:
             async with asyncio.TaskGroup() as begun:
                 for namespace in self._informers:
                     begun.create_task(self._begin(namespace))
-                while True:
-                    await self._look_at(await self._queue.take())
+                await self._queue.each(self._look_at)
 
     async def _begin(self, namespace: str) -> None:
         """If one namespace can't be listed, as its administrator has taken guard's rights away, the others continue."""

@@ -87,6 +87,7 @@ class IngressDaemonSets:
         self._api, self._leadership, self._metrics = api, leadership, metrics
         self._interval_seconds, self._image, self._now = interval_seconds, image, now
         self._node_annotations, self._holds = node_annotations, holds
+        # One after the other: what one has just detached counts for the next one.
         self._queue = WorkQueue[Key]()
         self._failing: dict[Key, Backoff] = {}
         self._cluster = IngressCluster(api, namespaces, self._queue.add, now)

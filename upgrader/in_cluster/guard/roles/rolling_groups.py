@@ -34,6 +34,8 @@ class RollingGroups:
     ) -> None:
         self._api, self._namespace, self._lease, self._sleep = api, namespace, lease, sleep
         self._known: frozenset[str] | None = None
+        self._in_turn = asyncio.Lock()
+        """Groups that are looked at together write the same record: what is known is what was written last."""
 
     def forget(self) -> None:
         """Another replica may have led since: the Lease is read again."""
@@ -41,9 +43,8 @@ class RollingGroups:
 
     async def all(self) -> frozenset[str]:
         """`NAMESPACE/GROUP` of each. Raises ApiAway, ApiRefused."""
-        if self._known is None:
-            self._known = _noted(await self._read())
-        return self._known
+        async with self._in_turn:
+            return await self._all()
 
     async def left(self) -> frozenset[str]:
         """All groups, for a new leader: no other record has the groups that were deleted while there was no leader.
@@ -62,13 +63,15 @@ class RollingGroups:
 
     async def add(self, group: str) -> None:
         """Returns once it is recorded; raises ApiAway, ApiRefused."""
-        if group not in await self.all():
-            await self._write(group, rolling=True)
+        async with self._in_turn:
+            if group not in await self._all():
+                await self._write(group, rolling=True)
 
     async def remove(self, group: str) -> None:
         """Returns once the record is removed; raises ApiAway, ApiRefused."""
-        if group in await self.all():
-            await self._write(group, rolling=False)
+        async with self._in_turn:
+            if group in await self._all():
+                await self._write(group, rolling=False)
 
     async def hold(self, group: str, lease: RunLease) -> Hold | None:
         """The run that is alive, with the groups that may be rolled out nevertheless: those that it names, and this one
@@ -80,6 +83,11 @@ class RollingGroups:
         if hold is not None and group not in hold.groups and group in await self.all():
             hold = replace(hold, groups=hold.groups | {group})
         return hold
+
+    async def _all(self) -> frozenset[str]:
+        if self._known is None:
+            self._known = _noted(await self._read())
+        return self._known
 
     async def _write(self, group: str, *, rolling: bool) -> None:
         for left in reversed(range(_WRITES)):

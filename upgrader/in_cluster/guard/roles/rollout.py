@@ -50,6 +50,8 @@ from upgrader.in_cluster.guard.runtime.work_queue import WorkQueue
 
 __all__ = ["Rollouts"]
 
+_AT_ONCE = 8
+"""Groups that are looked at together: of one that scales by the answers of its pods, a look takes as long as these."""
 _HOLDER = "guard-rollout"
 """Holder of a group's lock: a new leader may take over the lock of the previous one, which has stopped by then."""
 
@@ -80,7 +82,7 @@ class Rollouts:
         self._interval_seconds, self._budgets, self._holds = interval_seconds, budgets, holds
         self._locks, self._downscales, self._scaling = locks, downscales, scaling
         self._events = EventRecorder(api)
-        self._queue = WorkQueue[Group]()
+        self._queue = WorkQueue[Group](at_once=_AT_ONCE)
         self._failing: dict[Group, Backoff] = {}
         self.caches = {each: WorkloadCache(api, each, self._queue.add) for each in namespaces}
         if downscales:
@@ -100,8 +102,7 @@ class Rollouts:
         async with asyncio.TaskGroup() as begun:
             for namespace, cache in self.caches.items():
                 begun.create_task(self._begin(namespace, cache))
-            while True:
-                await self._look_at(await self._queue.take())
+            await self._queue.each(self._look_at)
 
     async def _begin(self, namespace: str, cache: WorkloadCache) -> None:
         """If one namespace can't be listed, the others continue."""
