@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from tests.unit.in_cluster.guard.downscale_world import GROUP, LEASE, World, pod, stateful_set
-from upgrader.in_cluster.guard.core.group_lease import LAST, GroupLease, Lock, Open, Record, manifest
+from upgrader.in_cluster.guard.core.group_lease import LAST, GroupLease, Lock, Open, Preparing, Record, manifest, unseen
 from upgrader.in_cluster.guard.core.rollout import Hold
 from upgrader.in_cluster.guard.core.workloads import pod as read_pod
 from upgrader.in_cluster.guard.core.workloads import stateful_set as read_set
-from upgrader.in_cluster.guard.guard_errors import ApiAway, ApiRefused
+from upgrader.in_cluster.guard.guard_errors import ApiAway, ApiRefused, Conflict, NotNow
 from upgrader.in_cluster.guard.roles.downscale_history import DownscaleHistory
 from upgrader.in_cluster.guard.roles.run_lease import LEASES
 from upgrader.in_cluster.guard.roles.scaling import Scaling
@@ -204,6 +204,66 @@ def test_a_run_keeps_sets_from_getting_fewer() -> None:
         assert not await world.look() and world.events() == ["the upgrade run-7 holds the group db"]
         world.zone("a", 4, {})
         assert await world.look() and world.replicas("b") == 4
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("error", "noted"),
+    [
+        (ApiRefused("denied the request: grafana.com/no-downscale=true", 403), False),
+        (NotNow("denied the request: not now"), False),
+        (ApiAway("no answer in time"), True),
+    ],
+)
+@pytest.mark.parametrize("before", [None, Record("uid-b", last=500.0, ever_ran=3)])
+def test_a_downscale_that_is_refused_is_not_noted(error: Exception, noted: bool, before: Record | None) -> None:
+    """The follower is scaled again every few seconds: a note that begins anew each time would keep all other sets of
+    the group from being rolled out, and from getting fewer, for as long as a webhook refuses. Where no answer came, the
+    set may have fewer by now.
+    """
+
+    async def test(world: Following) -> None:
+        world.zone("a", 2, {})
+        world.zone("b", 3, LEADER)
+        if before:
+            world.api.put(LEASES, manifest("ops", GROUP, None, GroupLease(None, {"b": before}), 0.0), "ops")
+        world.api.next_answer("patch", error)
+        assert not await world.look() and world.replicas("b") == 3
+        assert unseen(world.lease(), [read_set(stateful_set("b"))], ()).keys() == ({"b"} if noted else set())
+        assert noted or world.lease().sets == ({"b": before} if before else {})
+        assert await world.look() and world.replicas("b") == 2 and world.lease().sets["b"].unseen is not None
+
+    run(test)
+
+
+@pytest.mark.parametrize("error", [None, ApiRefused("denied", 403)])
+def test_whom_a_killed_process_has_prepared_is_not_forgotten(error: Exception | None) -> None:
+    """Its lock has expired; its pods are still to be told that they stay, whether or not another set is scaled now."""
+
+    async def test(world: Following) -> None:
+        world.zone("a", 2, {})
+        world.zone("b", 3, LEADER)
+        begun = Preparing("a", 2, 1)
+        world.api.put(LEASES, manifest("ops", GROUP, None, GroupLease(Lock("x", "it", begun)), 0.0), "ops")
+        assert not await world.look() and world.replicas("b") == 3
+        world.api.next_answer("patch", error)
+        assert await world.look(after=40) is (error is None)
+        assert world.lease().stay == (begun,) and world.lease().lock is None
+
+    run(test)
+
+
+def test_a_note_that_others_have_overtaken_is_left_to_them() -> None:
+    """Another process has written the Lease since: the note stays until it is old, or the set has fewer."""
+
+    async def test(world: Following) -> None:
+        world.zone("a", 2, {})
+        world.zone("b", 3, LEADER)
+        world.api.next_answer("patch", ApiRefused("denied", 403))
+        world.api.next_answer("replace", Conflict("modified", 409))
+        assert not await world.look() and world.lease().sets["b"].unseen is not None
+        assert any("denied" in each for each in world.events())
 
     run(test)
 

@@ -41,6 +41,7 @@ __all__ = [
     "Record",
     "Waiting",
     "ever_ran",
+    "given_up",
     "last_downscales",
     "locked",
     "manifest",
@@ -235,7 +236,7 @@ def seen_sets(
                 back = [_one(name, which) for name in sorted(record.prepared) if _stays(name, which)]
                 stay += [each for each in back if not any(_covers(wider, each) for wider in stay)]
         records[which.name] = record
-    free = _given_up(lease, old)
+    free = given_up(lease, old)
     for each in free.stay:
         stay += _left(each, sets, records)
     return GroupLease(free.lock, records), tuple(each for each in stay if each.before > each.after)
@@ -243,7 +244,7 @@ def seen_sets(
 
 def locked(lease: GroupLease, lock: Lock, old: Collection[Waiting]) -> GroupLease:
     """With this lock; whom the holder before has begun to prepare isn't forgotten."""
-    return replace(_given_up(lease, old), lock=lock)
+    return replace(given_up(lease, old), lock=lock)
 
 
 def ever_ran(lease: GroupLease, which: StatefulSet) -> int:
@@ -345,8 +346,8 @@ def _record_of(lease: GroupLease, which: StatefulSet) -> Record:
     return Record(which.uid, last=record.unseen.at if record.unseen else record.last, prepared=record.prepared)
 
 
-def _given_up(lease: GroupLease, old: Collection[Waiting]) -> GroupLease:
-    """Without a lock that is old; whom it has left prepared is noted."""
+def given_up(lease: GroupLease, old: Collection[Waiting]) -> GroupLease:
+    """Without a lock that is old; whom its holder has begun to prepare is noted."""
     lock = lease.lock
     if lock is None or ("lock", lock.holder, lock.renewed) not in old:
         return lease

@@ -13,12 +13,12 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 from upgrader.in_cluster.guard.core.delayed_downscale import Endpoint, calls, delay_of, reached
-from upgrader.in_cluster.guard.core.group_lease import Preparing, unseen, with_open
+from upgrader.in_cluster.guard.core.group_lease import GroupLease, Preparing, given_up, unseen, with_open
 from upgrader.in_cluster.guard.core.prepare import is_prepared
 from upgrader.in_cluster.guard.core.rollout import GROUP_LABEL, Event, Hold
 from upgrader.in_cluster.guard.core.scaling import LEADER, NotScaled, Reference, Wish, decide, reference_of, writes_back
 from upgrader.in_cluster.guard.core.workloads import Pod, StatefulSet, stateful_set
-from upgrader.in_cluster.guard.guard_errors import ApiAway, ApiRefused, GroupLocked
+from upgrader.in_cluster.guard.guard_errors import ApiAway, ApiRefused, GroupLocked, NotNow
 from upgrader.in_cluster.guard.logs import LOG
 from upgrader.in_cluster.guard.roles.direct_read import stateful_sets
 from upgrader.in_cluster.guard.roles.downscale_history import DownscaleHistory
@@ -110,6 +110,7 @@ class Scaling:
     ) -> int:
         """The set's new number of replicas. Raises NotScaled, ApiRefused, GroupLocked if it can't be changed."""
         which, replicas = wish.set, wish.replicas
+        noted: tuple[Held, GroupLease] | None = None
         if replicas > which.replicas:
             if wish.by_reference:
                 self._stay(which, pods)
@@ -122,11 +123,25 @@ class Scaling:
             if held is None:
                 return which.replicas
             if not is_prepared(which):
-                note = with_open(held.lease, which, Preparing(which.name, which.replicas, replicas), self._locks.now())
-                await self._locks.write(held, note)
+                before = given_up(held.lease, held.old)
+                note = with_open(before, which, Preparing(which.name, which.replicas, replicas), self._locks.now())
+                noted = await self._locks.write(held, note), before
         change = {"spec": {"replicas": replicas}}
-        await self._api.patch(STATEFUL_SETS, which.name, change, which.namespace, subresource="scale")
+        try:
+            await self._api.patch(STATEFUL_SETS, which.name, change, which.namespace, subresource="scale")
+        except (NotNow, ApiRefused):
+            if noted:
+                await self._take_back(*noted)
+            raise
         return replicas
+
+    async def _take_back(self, noted: Held, before: GroupLease) -> None:
+        """The downscale was refused: until it is seen, which may never be, no other set of the group would change."""
+        try:
+            await self._locks.write(noted, before)
+        except (ApiAway, ApiRefused, GroupLocked) as error:
+            extra = {"group": "/".join(noted.group), "reason": str(error)}
+            LOG.warning("the note of a refused downscale can't be removed, and expires", extra=extra)
 
     async def _still_wanted(self, group: Group, wish: Wish, seen: _Seen) -> Held | None:
         """The group's Lease, if the API still shows the same number, and no other process has the group's lock."""
