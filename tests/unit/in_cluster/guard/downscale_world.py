@@ -125,7 +125,7 @@ class World:
         """Those of one process."""
         return GroupLocks(self.api, "ops", clock=lambda: self.time, now=lambda: self.time)
 
-    def webhook(self, *, held: bool = False, dry_run: bool = False) -> PrepareDownscale:
+    def webhook(self, *, held: bool = False, dry_run: bool = False, by_label: bool = False) -> PrepareDownscale:
         """That of a process of its own."""
         return PrepareDownscale(
             self.api,
@@ -136,6 +136,7 @@ class World:
             cluster_domain="cluster.local.",
             timeout_seconds=10,
             dry_run=dry_run,
+            by_label=lambda _: by_label,
         )
 
     def lease(self) -> GroupLease:

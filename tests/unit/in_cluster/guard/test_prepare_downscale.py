@@ -76,6 +76,27 @@ def test_one_that_does_not_answer_2xx_refuses_and_all_are_told_that_they_stay(an
     run(test)
 
 
+@pytest.mark.parametrize("subresource", ["", "scale"])
+@pytest.mark.parametrize("on", [True, False])
+def test_pods_are_not_prepared_for_a_downscale_that_guard_denies_by_a_label(on: bool, subresource: str) -> None:
+    """The other webhook denies it, if it is on: an autoscaler that tries again every few seconds would have pods
+    prepared for a shutdown that never comes, and the group locked.
+    """
+
+    async def test(world: World) -> None:
+        labels = {"grafana.com/no-downscale": "true"}
+        world.put(stateful_set("a", labels=labels))
+        asked = request(subResource=subresource)
+        if not subresource:
+            assert asked.old_object is not None
+            asked.old_object["metadata"]["labels"] = labels
+        answer = await world.webhook(by_label=on)(asked)
+        assert answer.allowed is not on and bool(world.calls.sent) is not on and bool(world.writes()) is not on
+        assert not on or "it has the label 'grafana.com/no-downscale=true'" in answer.message
+
+    run(test)
+
+
 def test_of_two_zones_at_once_one_is_allowed() -> None:
     """Two processes: while one asks its pods the other is refused, also after the answer, until it is seen."""
 

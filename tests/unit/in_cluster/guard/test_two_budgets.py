@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -219,6 +220,7 @@ def test_an_eviction_that_a_podprotector_refuses_keeps_no_place_of_a_zone() -> N
         ([{**EVICTIONS, "resources": ["pods/*"]}], True),
         ([{**EVICTIONS, "operations": ["UPDATE"]}], False),
         ([{**EVICTIONS, "apiGroups": ["apps"]}], False),
+        ([{**EVICTIONS, "resources": ["*"]}], False),
         ([], False),
     ],
 )
@@ -233,5 +235,43 @@ def test_podprotectors_that_limit_no_evictions_deny_none_for_a_zone(rules: list[
         put(world.zones.api, protector(2, "db", selector={"matchLabels": {"rollout-group": "db"}}))
         await world.after(0)
         assert await world.zone("a-0", "1") is not asked
+
+    asyncio.run(whole())
+
+
+NAME = "kubernetes.io/metadata.name"
+
+
+@pytest.mark.parametrize(
+    ("selectors", "called"),
+    [
+        ({"namespaceSelector": {"matchLabels": {NAME: "shop"}}}, True),
+        ({"namespaceSelector": {"matchLabels": {NAME: "ops"}}}, False),
+        ({"namespaceSelector": {"matchExpressions": [{"key": NAME, "operator": "NotIn", "values": ["shop"]}]}}, False),
+        ({"namespaceSelector": {"matchLabels": {"team": "a"}}}, True),
+        ({"objectSelector": {"matchLabels": {"no-downscale": "true"}}}, True),
+        ({"objectSelector": {"matchLabels": {"no-downscale": "false"}}}, False),
+        ({"objectSelector": {"matchLabels": {f"label-{number}": "" for number in range(50)}}}, True),
+        ({"rules": [{"apiGroups": ["apps"], "operations": ["UPDATE"], "resources": ["deployments"]}]}, False),
+        ({"rules": [{"apiGroups": ["apps"], "operations": ["UPDATE"], "resources": ["statefulsets/scale"]}]}, False),
+    ],
+)
+def test_another_webhook_is_called_for_what_it_selects(selectors: dict[str, Any], called: bool) -> None:
+    """By its rules, the namespace's name, and the object's labels; what guard can't read of these may select it."""
+
+    async def whole() -> None:
+        world = World()
+        rule = {"apiGroups": ["apps"], "operations": ["UPDATE"], "resources": ["statefulsets"]}
+        webhook = {"clientConfig": {"url": "https://guard.example/no"}, "rules": [rule], **selectors}
+        world.zones.api.put(CONFIGURATIONS["ValidatingWebhook"], {"metadata": {"name": "no"}, "webhooks": [webhook]})
+        await world.after(0)
+        before = {"metadata": {"labels": {"no-downscale": "true"}}}
+        asked = review("a", operation="UPDATE", group="apps", resource="statefulsets", subresource="")
+        webhooks = OwnWebhooks(world.configurations)
+        strange: list[Any] = [None, [], {"labels": []}, {"labels": {"no-downscale": ["true"], "team": {}}}]
+        for forged in strange:
+            asked = replace(asked, old_object=before, object={"metadata": forged})
+            assert webhooks.calls("/no", asked, unknown=not called) is called
+        assert not webhooks.calls("/other", asked, unknown=True)
 
     asyncio.run(whole())

@@ -105,6 +105,7 @@ async def serve(settings: Settings, connection: Connection, namespace: str, stop
                 cluster_domain=settings.cluster_domain,
                 timeout_seconds=settings.timeout_seconds,
                 dry_run=settings.dry_run,
+                by_label=partial(webhooks.calls, no_downscale.PATH, unknown=False),
             )
             answering[zone_budgets.VALIDATION_PATH] = zone_budgets.validated
             if budgets:

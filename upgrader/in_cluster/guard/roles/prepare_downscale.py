@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from upgrader.in_cluster.guard.core import downscale
 from upgrader.in_cluster.guard.core.admission import AdmissionRequest, Answer, allow
 from upgrader.in_cluster.guard.core.delayed_downscale import Endpoint
+from upgrader.in_cluster.guard.core.downscale import Parent
 from upgrader.in_cluster.guard.core.group_lease import Preparing, ever_ran, unseen, with_open
 from upgrader.in_cluster.guard.core.prepare import (
     GroupState,
@@ -79,13 +81,15 @@ class PrepareDownscale:
         cluster_domain: str,
         timeout_seconds: float,
         dry_run: bool = False,
+        by_label: Callable[[AdmissionRequest], bool] = lambda _: False,
     ) -> None:
         """`run_lease` None: no run holds anything. `history`: when sets were last downscaled. `timeout_seconds`: a
-        request's timeout. `dry_run`: nothing is denied, so no pod is told and nothing is written.
+        request's timeout. `dry_run`: nothing is denied, so no pod is told and nothing is written. `by_label`: whether
+        guard's other webhook denies this request if the set has the label `grafana.com/no-downscale`.
         """
         self._api, self._locks, self._calls, self._run_lease = api, locks, calls, run_lease
         self._history, self._cluster_domain = history, cluster_domain
-        self._seconds, self._dry_run = timeout_seconds, dry_run
+        self._seconds, self._dry_run, self._by_label = timeout_seconds, dry_run, by_label
         self._background = set[asyncio.Task[None]]()
 
     async def __call__(self, request: AdmissionRequest) -> Answer:
@@ -103,6 +107,8 @@ class PrepareDownscale:
         if found is None:
             return allow(f"{request}: allowed, because the object doesn't exist")
         which = stateful_set(found)
+        if self._by_label(request) and not (refusal := downscale.decide(request, Parent(which.labels))).allowed:
+            return refusal  # its pods would be prepared for a shutdown that the other webhook denies, again and again
         group = request.namespace, which.labels.get(GROUP_LABEL, "")
         if not is_prepared(which) or not group[1]:
             return await self._without_lock(request, found, group[1])
