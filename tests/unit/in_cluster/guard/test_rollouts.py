@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.in_cluster.guard.fake_api import FakeApi
 from upgrader.in_cluster.guard.core.group_lease import SETS, GroupLease, Lock, Open, Record, manifest, read
-from upgrader.in_cluster.guard.guard_errors import ApiAway, ApiRefused, Conflict
+from upgrader.in_cluster.guard.guard_errors import ApiAway, ApiRefused, Conflict, NotNow
 from upgrader.in_cluster.guard.roles.direct_read import selector_query
 from upgrader.in_cluster.guard.roles.group_locks import GroupLocks
 from upgrader.in_cluster.guard.roles.rolling_groups import ROLLING, RollingGroups
@@ -257,6 +257,26 @@ def test_who_refuses_a_deletion_is_named_by_an_event(error: Exception) -> None:
         assert (found["reason"], found["involvedObject"]["name"]) == ("RolloutWaiting", "a")
         assert found["message"] == f"a-0 isn't deleted yet: {error}"
         assert PODS.path("shop", "a-0") in world.api.objects
+
+    run(test)
+
+
+def test_a_deletion_that_is_refused_for_now_keeps_no_other_one() -> None:
+    """Of two pods that may be replaced at once, a PodProtector has one: the other one goes, and the group counts as
+    failed, so that it is looked at again.
+    """
+
+    async def test(world: World) -> None:
+        whole, second = stateful_set("a", replicas=2), pod("a")
+        whole["metadata"]["annotations"]["rollout-max-unavailable"] = "2"
+        whole["status"] |= {"replicas": 2, "readyReplicas": 2}
+        second["metadata"] |= {"name": "a-1", "uid": "second"}
+        world.put(whole, second)
+        await world.see()
+        world.api.next_answer("delete", NotNow("denied the request: too few"))
+        await world.look()
+        assert world.done("delete") == ["a-0", "a-1"] and world.events() == ["RolloutWaiting"]
+        assert 'rollout_operator_group_reconciles_failed_total{rollout_group="db"} 1.0' in world.metrics.text()
 
     run(test)
 

@@ -179,12 +179,18 @@ class Rollouts:
         for event in decision.events:
             await self._events.record(event)
         await self._note(group, decision)
+        refused: NotNow | None = None
         for deletion in decision.delete:
             if held is None or not self._locks.sure(held):
                 break  # the rest follows in the next reconciliation
-            await self._delete(deletion, {each.uid: each for each in sets})
+            try:
+                await self._delete(deletion, {each.uid: each for each in sets})
+            except NotNow as error:  # others may go all the same
+                refused = refused or error
         for finished in decision.finished:
             await self._finish(finished)
+        if refused:
+            raise refused
         LOG.debug("reconciled", extra={"group": "/".join(group), "waits_for": decision.waits_for})
 
     async def _run_alive(self) -> Hold | None:
