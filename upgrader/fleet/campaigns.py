@@ -183,7 +183,7 @@ def _unreadable(path: Path, error: OSError) -> UsageError:
     """Of a request, or of all: root may have asked for it, and to remove it would undo that."""
     return UsageError(
         f"{path} can't be read: {error.strerror}",
-        remedy="Give the user who runs `upgrader fleet run` access to it, or remove what is no request.",
+        remedy="Give the user who runs `upgrader fleet run` access to it. If it isn't a request, remove it.",
     )
 
 
