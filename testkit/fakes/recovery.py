@@ -16,7 +16,7 @@ class FakeRecovery:
 
     def __init__(self, kube: FakeKube) -> None:
         self._kube = kube
-        self.error: UpgraderError | None = None
+        self.error: UpgraderError | OSError | None = None
         self.calls = 0
         self.replaced: list[datetime] = []
         """The moments since which pods were replaced."""

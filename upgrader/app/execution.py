@@ -16,7 +16,6 @@ from upgrader.app.locking import HeldLock
 from upgrader.app.probing import probe_of, probing, recording
 from upgrader.app.removed_apis import removed_by_plan, removed_by_undo
 from upgrader.app.run_observers import observing
-from upgrader.app.system_errors import run_ended_by_the_system
 from upgrader.app.wiring import Session
 from upgrader.config.yaml_document import shown
 from upgrader.engine.execution.cordoned_nodes import cordoned
@@ -61,6 +60,7 @@ from upgrader.rendering import Templates
 from upgrader.reporting.report.formats import write_reports
 from upgrader.reporting.report.plan_diffs import DIFFS, keep_diffs
 from upgrader.steps.plan import Plan, step_inputs
+from upgrader.system_errors import run_ended_by_the_system
 
 __all__ = ["FinishedRun", "NewRun", "continue_run", "execute_run"]
 

@@ -112,7 +112,7 @@ def _reader_may_leave() -> Iterator[None]:
 
 def _refused(error: OSError, folder: object) -> UpgraderError | None:
     """What this machine's system refused; None for a bug. A current folder that is gone is refused before `cli`."""
-    from upgrader.app.system_errors import refused_by_the_system  # not at the top: seldom needed
+    from upgrader.system_errors import refused_by_the_system  # not at the top: seldom needed
 
     return refused_by_the_system(error, folder if isinstance(folder, Path) else None)
 

@@ -12,10 +12,10 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from upgrader.app.system_errors import refused_by_the_system, run_ended_by_the_system
 from upgrader.cli import main as entry
 from upgrader.errors import MachineFailed, UpgraderError, UsageError
 from upgrader.model.run_kind import RunKind
+from upgrader.system_errors import refused_by_the_system, run_ended_by_the_system
 
 COMMANDS = (
     "status",

@@ -11,6 +11,7 @@ from upgrader.gates.api_absence import api_problem
 from upgrader.gates.rollback_needs import REFUSALS, Refusal, lasting_refusal, refusal
 from upgrader.model.event import Note, RecoveryEnded, RecoveryStarted
 from upgrader.ports import Clock, Kube, Recovery, Reporter
+from upgrader.system_errors import refusals_fail_the_step
 from upgrader.wait_and_retry import wait_until
 
 __all__ = ["API_RETURNS_SECONDS", "ApiLifeline"]
@@ -169,7 +170,8 @@ class ApiLifeline:
             if self._clock.monotonic() - examined < _EXAMINE_SECONDS:
                 return
             try:
-                self._bring_back()
+                with refusals_fail_the_step(None):
+                    self._bring_back()
             except UpgraderError as error:
                 self._note(error.message)  # what waits has a deadline of its own, and ends with it
             examined = self._clock.monotonic()
@@ -199,7 +201,8 @@ class ApiLifeline:
         began = self._clock.monotonic()
         self._reporter.emit(RecoveryStarted(problem))
         try:
-            work()
+            with refusals_fail_the_step(None):
+                work()
         except UpgraderError as error:
             self._reporter.emit(RecoveryEnded(False, self._clock.monotonic() - began, error.message))
             raise RollbackFailed(

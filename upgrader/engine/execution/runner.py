@@ -57,6 +57,7 @@ from upgrader.model.outcome import RunOutcome
 from upgrader.model.release import RECOVERED_RELEASE, RestorePoint
 from upgrader.pipeline import Beside, GateRun, Pipeline, PipelineStep, Step
 from upgrader.ports import Clock, Kube, Recovery, Reporter
+from upgrader.system_errors import refusals_fail_the_step
 from upgrader.wait_and_retry import wait_for_hosts
 
 __all__ = ["REPLACEMENTS", "RunResult", "Runner"]
@@ -150,7 +151,10 @@ class Runner:
         """Step → by how much later it began by this machine's clock than the journal says, if by more than is usual."""
 
     def run(self, pipeline: Pipeline, began: RunStarted) -> RunResult:
-        """Run to the end and return the result; raises only for a bug, a second Ctrl-C and a full disk."""
+        """Run to the end and return the result.
+
+        Raises only for a bug, a second Ctrl-C, and a disk that takes no record of what would be done next.
+        """
         return self._work(pipeline, began)
 
     def resume(self, pipeline: Pipeline, state: RunState, why: RunResumed | RollbackRequested) -> RunResult:
@@ -255,8 +259,9 @@ class Runner:
         """Make the change, and check the step's gates."""
         name, began = item.step.name, self._clock.monotonic()
         try:
-            change(began)
-            self._hold(name, item.gates)
+            with refusals_fail_the_step(self._folder):
+                change(began)
+                self._hold(name, item.gates)
             if (others := self._replaced(item)) is not None:
                 raise others
         except (ChangedMeanwhile, Interrupted):
@@ -399,17 +404,19 @@ class Runner:
                 return error
             self._stop.check(safe=False)
             try:
-                if interrupted or (not attempt and self._written(item)):
-                    # What this step began is done: if a Helm works on the release now, it is another's. After a first
-                    # attempt it may be that one's own, which has ended with it.
-                    item.inspector.await_idle(point, self._note)
-                if not again and not attempt:
-                    self._note_replaced(item, point)
-                self._undo_watched(item, progress).undo(point, self._note)
-                if self._continuity is not None:
-                    self._continuity.restore_services(self._note, restarted=point.release == RECOVERED_RELEASE)
-                # As often as ever: what is wrong only waits here, as what was undone may answer until it has ended.
-                self._hold(item.step.name, item.undo_gates, asked=lambda: 0)
+                with refusals_fail_the_step(self._folder):
+                    if interrupted or (not attempt and self._written(item)):
+                        # What this step began is done: if a Helm works on the release now, it is another's. After a
+                        # first attempt it may be that one's own, which has ended with it.
+                        item.inspector.await_idle(point, self._note)
+                    if not again and not attempt:
+                        self._note_replaced(item, point)
+                    self._undo_watched(item, progress).undo(point, self._note)
+                    if self._continuity is not None:
+                        self._continuity.restore_services(self._note, restarted=point.release == RECOVERED_RELEASE)
+                    # As often as ever: what is wrong only waits here, as what was undone may answer until it has
+                    # ended.
+                    self._hold(item.step.name, item.undo_gates, asked=lambda: 0)
                 return None
             except Interrupted:
                 raise

@@ -135,7 +135,7 @@ class LaterPulls:
         def work() -> None:
             try:
                 pull(pulls, lacking, at_once, pulled)
-            except UpgraderError:
+            except (UpgraderError, OSError):
                 pass  # `complete` asks again
             except RuntimeError:
                 if not self._ended.is_set():  # a process that ends makes no new threads, which requests are made by

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from upgrader.errors import MachineFailed, UpgraderError, UsageError
+from upgrader.errors import MachineFailed, StepFailed, UpgraderError, UsageError
 from upgrader.model.run_kind import RunKind
 
-__all__ = ["refused_by_the_system", "run_ended_by_the_system"]
+__all__ = ["refused_by_the_system", "refusals_fail_the_step", "run_ended_by_the_system"]
 
 _FULL = "Free disk space there, or raise the quota. To see what is left: df -h {places}"
 _READ_ONLY = "It is on a read-only file system: mount it writable, or use another folder."
@@ -23,6 +25,7 @@ _LIMIT = "Raise the limit of open files for this user: ulimit -n."
 _MEMORY = "Free memory on this machine, or use one with more."
 _PATH = "Correct the path."
 _GONE = "Change into a folder that exists, and check that TMPDIR is one that can be written."
+_UNEXPECTED = "Check {places}, then run it again. If it happens again, report it, with the run's folder."
 _REMEDIES = {
     errno.ENOSPC: _FULL,
     errno.EDQUOT: _FULL,
@@ -61,6 +64,20 @@ def run_ended_by_the_system(error: OSError, folder: Path, kind: RunKind) -> Upgr
     return MachineFailed(f"the run stopped where it was: {said[0]}", remedy=f"{said[1]}\nThen: {again}.")
 
 
+@contextmanager
+def refusals_fail_the_step(folder: Path | None) -> Iterator[None]:
+    """What the system refuses meanwhile is a StepFailed, so that the step goes back.
+
+    Also what may be a bug: a step that is left in the middle is worse than a message without a traceback.
+    """
+    try:
+        yield
+    except OSError as error:
+        unexpected = f"this machine's system refused what the step needs: {error}"
+        said = _said(error, folder) or (unexpected, _UNEXPECTED.format(places=_places(folder)))
+        raise StepFailed(said[0], remedy=said[1]) from error
+
+
 def _said(error: OSError, folder: Path | None) -> tuple[str, str] | None:
     """The message and the remedy."""
     number, name = error.errno, error.filename
@@ -71,6 +88,11 @@ def _said(error: OSError, folder: Path | None) -> tuple[str, str] | None:
     if name is not None and number == errno.ENOENT:
         return None  # a module that needs a file which may be missing tells it itself: this is a bug
     path = os.fsdecode(name) if isinstance(name, str | bytes) else str(name)
-    places = path if name is not None else f"{folder or '.'} ${{TMPDIR:-/tmp}}"
+    places = path if name is not None else _places(folder)
     what = path if name is not None else "a file of this command"
     return f"{what} can't be used: {error.strerror}", _REMEDIES[number].format(places=places, path=path)
+
+
+def _places(folder: Path | None) -> str:
+    """Where a command has its files."""
+    return f"{folder or '.'} ${{TMPDIR:-/tmp}}"
