@@ -11,12 +11,17 @@ from upgrader.ports import Kube, KubeObject
 from upgrader.steps.nodes.api_resources import BUDGETS
 from upgrader.steps.nodes.pods_to_drain import DrainedPod
 
-__all__ = ["why_refused"]
+__all__ = ["by_webhook", "why_refused"]
 
 _BUDGET = re.compile(r"disruption ?budget", re.IGNORECASE)
 """In each of the API server's sentences about one. A busy API server answers 429, too, and a failed one 500."""
 _WEBHOOK = "webhook"
 """In each of the API server's sentences about one: `admission webhook "…" denied the request`, `failed calling …`."""
+
+
+def by_webhook(error: ApiError) -> bool:
+    """Whether an eviction was refused by a webhook, or because one could not be called, whatever the status."""
+    return _WEBHOOK in error.message
 
 
 def why_refused(kube: Kube, pod: DrainedPod, error: ApiError) -> str:
@@ -25,7 +30,7 @@ def why_refused(kube: Kube, pod: DrainedPod, error: ApiError) -> str:
     """
     if error.status not in (429, 500):
         return f"pod {pod} can't be evicted: {error.message}"
-    by_budget = _BUDGET.search(error.message) and _WEBHOOK not in error.message
+    by_budget = _BUDGET.search(error.message) and not by_webhook(error)
     budgets = [item for item in kube.list(BUDGETS, pod.namespace) if _covers(item, pod)] if by_budget else []
     if not budgets:
         return f"pod {pod} can't be evicted now: {error.message}"

@@ -12,13 +12,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 
-from upgrader.errors import ApiError
+from upgrader.errors import ApiError, CredentialsRefused
 from upgrader.model.counted import counted
 from upgrader.model.first_few import first_few
 from upgrader.model.node_settings import DrainPolicy
 from upgrader.ports import Clock, Kube
 from upgrader.steps.nodes.api_resources import PODS
-from upgrader.steps.nodes.budgets import why_refused
+from upgrader.steps.nodes.budgets import by_webhook, why_refused
 from upgrader.steps.nodes.pods_to_drain import DrainedPod, DrainedPods, pods_to_drain, tolerates_cordon
 from upgrader.wait_and_retry import wait_until
 
@@ -55,7 +55,10 @@ class Drain:
         return _Rounds(replace(self, policy=DrainPolicy(seconds)), note).until_deadline(nodes)
 
     def run(self, nodes: Sequence[str], note: Note) -> Mapping[str, str]:
-        """Drain nodes that are cordoned. Returns those that could not be drained, with why."""
+        """Drain nodes that are cordoned. Returns those that could not be drained, with why.
+
+        Raises CredentialsRefused where the API accepts those of the kubeconfig no longer.
+        """
         rounds = _Rounds(self, note)
         undrained = rounds.until_deadline(nodes)
         if self.policy.on_blocked == "force" and undrained:
@@ -105,6 +108,8 @@ class _Rounds:
                             blocked[name] = f"{final}; waiting would not help"
                     if name in blocked:
                         del left[name]
+                except CredentialsRefused:
+                    raise  # of no node in particular: the wait ends where that lasts
                 except ApiError as error:
                     left[name] = error.message
                 why = left.pop(name, None)
@@ -155,6 +160,8 @@ class _Rounds:
         try:
             self.drain.kube.evict(pod.name, pod.namespace, uid=pod.uid)
         except ApiError as error:
+            if isinstance(error, CredentialsRefused) and not by_webhook(error):
+                raise
             why = why_refused(self.drain.kube, pod, error)
             if _is_final(error):
                 self.final.setdefault(name, why)

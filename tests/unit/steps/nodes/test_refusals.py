@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.unit.steps.nodes.fleet import NEW, OLD, Fleet
-from upgrader.errors import ApiError, ApiUnavailable, StepFailed
+from upgrader.errors import ApiError, ApiUnavailable, CredentialsRefused, StepFailed
 from upgrader.model.node_settings import DrainPolicy
 from upgrader.ports import KubeObject
 from upgrader.steps.nodes.api_resources import PODS
@@ -133,6 +133,34 @@ def test_what_no_wait_changes_fails_the_node(status: int) -> None:
     assert fleet.clock.monotonic() < 10 and fleet.ran == []
     assert fleet.state() == {"worker-1": str(OLD)} and fleet.pods() == {"web-worker-1"}
     assert not any(note.endswith("; waiting") for note in fleet.notes)
+
+
+@pytest.mark.parametrize("evicting", [False, True], ids=["reading", "evicting"])
+def test_credentials_that_end_end_the_drain(evicting: bool) -> None:
+    """No answer would be another one until its deadline, and no node is to blame: the run can go on with others."""
+    fleet = Fleet("worker-1", "worker-2")
+    error = CredentialsRefused("HTTP 401 Unauthorized")
+    if evicting:
+        fleet.kube.refused_evictions["web-worker-1"] = error
+    else:
+
+        def refuse(*_: object, **__: object) -> tuple[KubeObject, ...]:
+            raise error
+
+        fleet.kube.list = refuse  # type: ignore[method-assign]
+    drain = Drain(fleet.kube, fleet.clock, DrainPolicy(3600.0, "skip-node"), (), lambda _: "", check=lambda: None)
+    with pytest.raises(CredentialsRefused, match="HTTP 401 Unauthorized"):
+        drain.run(fleet.names, fleet.notes.append)
+    assert fleet.clock.monotonic() < 40
+
+
+def test_webhook_that_answers_as_for_credentials_is_no_end_of_them() -> None:
+    """`denied the request`, with status 401: the webhook's own refusal, of that pod alone."""
+    fleet = Fleet("worker-1", "worker-2")
+    error = CredentialsRefused(f"{DENIED}who are you?")
+    fleet.kube.refused_evictions["web-worker-1"] = error
+    fleet.step(drain=DrainPolicy(300.0, "skip-node")).apply(fleet.notes.append)
+    assert fleet.state() == {"worker-1": str(OLD), "worker-2": str(NEW)}
 
 
 def test_skipping_what_is_blocked_skips_it_then_too() -> None:
