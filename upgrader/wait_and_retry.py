@@ -58,9 +58,13 @@ def wait_until(
             return still
         if not told and clock.monotonic() >= began + _MOMENT_SECONDS:
             told = True
-            # Of many nodes, each has its own reason.
-            note(f"waiting up to {seconds:.0f} s for {what}: {shorten(still, _TOLD_CHARACTERS, placeholder=' …')}")
+            note(_waits(seconds, what, still))
         clock.sleep(interval_seconds)
+
+
+def _waits(seconds: float, what: str, still: str) -> str:
+    # Of many nodes, each has its own reason.
+    return f"waiting up to {seconds:.0f} s for {what}: {shorten(still, _TOLD_CHARACTERS, placeholder=' …')}"
 
 
 def retry(
@@ -70,14 +74,18 @@ def retry(
     pause: Callable[[Exception], float | None],
     attempts: float = inf,
     seconds: float = inf,
+    what: str = "",
+    note: Callable[[str], None] = lambda _: None,
 ) -> T:
     """Call `work` until it returns, and return what it does.
 
     `pause` decides what an exception means: how many seconds to wait before the next attempt, or None for an error
     that another attempt doesn't change. That error is raised, and so is the last one after `attempts`, or when the
-    next attempt would begin later than `seconds` after the first.
+    next attempt would begin later than `seconds` after the first. `note` is told once for `what` it waits, and how long
+    at most, unless that is over in a moment.
     """
-    deadline = clock.monotonic() + seconds
+    began = clock.monotonic()
+    deadline, told = began + seconds, False
     attempt = 0
     while True:
         attempt += 1
@@ -87,6 +95,9 @@ def retry(
             wait = pause(error)
             if wait is None or attempt >= attempts or clock.monotonic() + wait >= deadline:
                 raise
+            if not told and clock.monotonic() + wait >= began + _MOMENT_SECONDS:
+                told = True
+                note(_waits(min(seconds, (attempts - 1) * wait), what, str(error)))
         clock.sleep(wait)
 
 

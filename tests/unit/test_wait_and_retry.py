@@ -100,6 +100,22 @@ def test_retry_is_not_for_errors_that_stay() -> None:
     assert work.calls == 1 and work.clock.monotonic() == 0
 
 
+@pytest.mark.parametrize(
+    ("failures", "limits", "told"),
+    [
+        (1, {"seconds": 60}, []),
+        (9, {"seconds": 60}, ["waiting up to 60 s for the API: failure 2"]),
+        (9, {"attempts": 10}, ["waiting up to 18 s for the API: failure 2"]),
+    ],
+    ids=["over in a moment", "seconds", "attempts"],
+)
+def test_a_retry_tells_once_what_it_waits_for(failures: int, limits: dict[str, float], told: list[str]) -> None:
+    """And until when, and the error of the moment; nothing where the second attempt succeeds."""
+    work, notes = Flaky(failures), list[str]()
+    retry(work.clock, work, pause=two_seconds, what="the API", note=notes.append, **limits)
+    assert notes == told
+
+
 @pytest.mark.parametrize(("over_at", "told"), [(2.0, []), (12.0, ["waiting up to 60 s for the pods: 3 of 10"])])
 def test_a_wait_is_told_once_unless_it_is_over_in_a_moment(over_at: float, told: list[str]) -> None:
     """What is waited for, how long at most, and what was missing when it was told."""
@@ -147,13 +163,16 @@ def test_what_a_hundred_nodes_lack_is_told_on_one_line() -> None:
 
 
 TOLD_OTHERWISE = {
+    "api_lifeline.py": "told before it begins, with what is found",
     "api_recovery.py": "its rounds are parts of one wait, which is told once",
+    "folder_lock.py": "it is over in a fourth of a second",
     "interrupted_release.py": "told before it begins, with what is found",
-    "probe.py": "an event tells which webhook is asked",
+    "wait_for_start.py": "told with what starts, which changes",
 }
+WAITS = {"patiently", "retry", "wait_until"}
 
 
-@pytest.mark.parametrize("folder", ["adopt", "certificates", "gates", "recover", "steps"])
+@pytest.mark.parametrize("folder", ["adopt", "app", "certificates", "engine", "gates", "recover", "steps"])
 def test_each_wait_of_a_run_says_for_what_it_is(folder: str) -> None:
     """Each of these may take minutes, on the machines that the cluster depends on."""
     silent = [
@@ -161,7 +180,7 @@ def test_each_wait_of_a_run_says_for_what_it_is(folder: str) -> None:
         for file in sorted((Path(upgrader.__file__).parent / folder).rglob("*.py"))
         if file.name not in TOLD_OTHERWISE
         for call in ast.walk(ast.parse(file.read_text()))
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "wait_until"
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in WAITS
         if not {"what", "note"} <= {keyword.arg for keyword in call.keywords}
     ]
     assert not silent

@@ -238,22 +238,18 @@ class LeaveEtcdStep(OneWay):
 
     def _removed(self, note: Callable[[str], None]) -> str:
         """etcd refuses a change of its members until all have been connected to the leader for five seconds."""
-        told = False
 
         def pause(error: Exception) -> float | None:
-            nonlocal told
-            if not isinstance(error, HostError) or "unhealthy cluster" not in error.message:
-                return None
-            if not told:
-                told = True
-                note(f"waiting up to {_SETTLED_SECONDS:.0f} s for etcd's members to be connected: {error.message}")
-            return 2.0
+            connecting = isinstance(error, HostError) and "unhealthy cluster" in error.message
+            return 2.0 if connecting else None
 
         return retry(
             self.clock,
             lambda: change_members(self.hosts, self.ask, "remove", self.member.member),
             pause=pause,
             seconds=_SETTLED_SECONDS,
+            what="etcd's members to be connected",
+            note=note,
         )
 
 

@@ -21,16 +21,18 @@ _FORGOTTEN_SECONDS = 60.0
 _ONCE = "podseidon.kubewharf.io/remove-cell-once"
 
 
-def forget_cell(folder: Path, cell: str, asked: Callable[[str], None]) -> None:
+def forget_cell(folder: Path, cell: str, asked: Callable[[str], None], note: Callable[[str], None]) -> None:
     """Have all PodProtectors forget what a cell has counted and allowed; `asked` gets each, as NAMESPACE/NAME.
+
+    `note` is told for what it waits.
 
     Raises UsageError if no PodProtector has the cell, Blocked if one still has it after a minute, ApiError.
     """
     with open_kube(folder, _SECONDS) as kube:
-        _forget(kube, system_clock(), cell, asked)
+        _forget(kube, system_clock(), cell, asked, note)
 
 
-def _forget(kube: Kube, clock: Clock, cell: str, asked: Callable[[str], None]) -> None:
+def _forget(kube: Kube, clock: Clock, cell: str, asked: Callable[[str], None], note: Callable[[str], None]) -> None:
     knowing = [each for each in kube.list(POD_PROTECTORS) if cell in _cells(each)]
     if not knowing:
         known = sorted({name for each in kube.list(POD_PROTECTORS) for name in _cells(each)})
@@ -49,7 +51,8 @@ def _forget(kube: Kube, clock: Clock, cell: str, asked: Callable[[str], None]) -
         left = [_name(each) for each in kube.list(POD_PROTECTORS) if cell in map(str.strip, _asked(each).split(","))]
         return f"{first_few(left)} still {'have' if len(left) > 1 else 'has'} the annotation {_ONCE}" if left else ""
 
-    if missing := wait_until(clock, waiting, seconds=_FORGOTTEN_SECONDS):
+    what = f"guard's generator to remove cell {cell}"
+    if missing := wait_until(clock, waiting, seconds=_FORGOTTEN_SECONDS, what=what, note=note):
         raise Blocked(
             f"cell {cell} was not removed within {_FORGOTTEN_SECONDS:.0f} s: {missing}",
             remedy="guard's generator removes the cell: check the generator's pod with `kubectl get pods` in guard's "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from upgrader.app.front_end import FrontEnd
 from upgrader.app.wiring import open_kube, system_clock
 from upgrader.recover.webhook_bypass.configurations import Webhook
 from upgrader.recover.webhook_bypass.switch import switch_off, switch_on
@@ -21,7 +22,7 @@ def switch_guard_off(folder: Path, names: Sequence[str], done: Callable[[Webhook
         switch_off(kube, system_clock(), names, done)
 
 
-def switch_guard_on(folder: Path, names: Sequence[str], done: Callable[[Webhook], None]) -> None:
+def switch_guard_on(folder: Path, names: Sequence[str], done: Callable[[Webhook], None], front_end: FrontEnd) -> None:
     """As `switch_on`, on a cluster folder's cluster."""
     with open_kube(folder, _SECONDS) as kube:
-        switch_on(kube, system_clock(), names, done)
+        switch_on(kube, system_clock(), names, done, front_end.notify, front_end.doing)

@@ -89,7 +89,7 @@ def cluster_lock(session: Session, front_end: FrontEnd, *, take_over: bool) -> I
                 session.builder.gates.health.glance()
                 yield held
         finally:
-            if not lock.release():
+            if not lock.release(front_end.notify):
                 front_end.notify(
                     "The cluster's lock could not be released, because the API does not answer: other machines will "
                     f"wait {LEASE_SECONDS} s before they take it."

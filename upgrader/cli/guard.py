@@ -68,7 +68,7 @@ def on(folder: Path, webhooks: tuple[str, ...]) -> None:
 
     told = _Told("on", shown.notify)
     with shown.busy("asking the cluster…"):
-        switch_guard_on(folder, webhooks, told)
+        switch_guard_on(folder, webhooks, told, shown)
     if not told.any:
         say("None of guard's webhooks was off.")
 
@@ -91,7 +91,7 @@ def forget(folder: Path, cell: str) -> None:
     from upgrader.app.guard_cells import forget_cell
 
     with shown.busy("asking the cluster…"):
-        forget_cell(folder, cell, lambda name: shown.notify(f"removing from: {name}"))
+        forget_cell(folder, cell, lambda name: shown.notify(f"removing from: {name}"), shown.notify)
     say(f"removed: {cell}")
 
 

@@ -74,7 +74,7 @@ class MigrateStorageStep:
         try:
             definitions = self._definitions()
             for resource in self._resources():
-                tally = self._migrated(resource)
+                tally = self._migrated(resource, note)
                 objects, count = objects + tally.objects, count + 1
                 refused += tally.refused
                 definition = definitions.get(str(resource))
@@ -109,7 +109,7 @@ class MigrateStorageStep:
         }
         return stored_resources(self.kube.raw, elsewhere)
 
-    def _migrated(self, resource: StoredResource) -> _Tally:
+    def _migrated(self, resource: StoredResource, note: Note) -> _Tally:
         kind, tally = Kind(resource.api_version, resource.plural, resource.namespaced), _Tally()
         try:
             for item in self.kube.each(kind, at_once=_AT_ONCE, metadata_only=True):
@@ -117,7 +117,7 @@ class MigrateStorageStep:
                     break
                 self.check()
                 tally.objects += 1
-                self._write_again(kind, item["metadata"], tally)
+                self._write_again(kind, item["metadata"], tally, note)
         except ApiUnavailable:
             raise
         except ApiError as error:
@@ -125,7 +125,7 @@ class MigrateStorageStep:
                 tally.refused.append(f"{resource} ({error.message})")
         return tally
 
-    def _write_again(self, kind: Kind, metadata: KubeObject, tally: _Tally) -> None:
+    def _write_again(self, kind: Kind, metadata: KubeObject, tally: _Tally, note: Note) -> None:
         name, namespace = str(metadata["name"]), str(metadata.get("namespace", ""))
         same = {"metadata": {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}}
         try:
@@ -134,6 +134,8 @@ class MigrateStorageStep:
                 lambda: self.kube.patch(kind, name, same, namespace),
                 pause=lambda error: _PAUSE_SECONDS if isinstance(error, ApiUnavailable) else None,
                 attempts=_ATTEMPTS,
+                what=f"the API to store {kind.plural} {name} again",
+                note=note,
             )
         except ApiUnavailable:
             raise

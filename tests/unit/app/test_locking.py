@@ -125,7 +125,9 @@ def test_lock_that_cannot_be_released_is_reported(session: Any) -> None:
     notices: list[str] = []
     with cluster_lock(session, FrontEnd(notify=notices.append), take_over=False):
         session.tools.kube.unavailable = True
-    assert any("60 s" in notice for notice in notices)
+    waited, ended = notices
+    assert waited.startswith("waiting up to 5 s for the cluster's lock to be released: ")
+    assert "60 s" in ended
 
 
 def test_lock_that_was_taken_meanwhile_ends_the_run_before_its_next_change(session: Any) -> None:

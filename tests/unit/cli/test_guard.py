@@ -89,6 +89,16 @@ def test_a_cell_is_forgotten_by_all_that_know_it(kube: FakeKube, monkeypatch: py
     assert (ended.exit_code, ended.stderr) == (0, "removing from: shop/a\nremoving from: shop/c\nremoved: two\n")
 
 
+def test_a_generator_that_takes_its_time_is_waited_for_aloud(kube: FakeKube, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For what, and how long at most."""
+    clock = Generator(None)
+    monkeypatch.setattr(guard_cells, "system_clock", lambda: clock)
+    protector(kube, "a", "one")
+    ended = CliRunner().invoke(cli, ["guard", "forget-cell", "one"])
+    assert isinstance(ended.exception, Blocked)
+    assert "waiting up to 60 s for guard's generator to remove cell one: shop/a still has" in ended.stderr
+
+
 def test_what_was_to_be_forgotten_before_is_forgotten_too(kube: FakeKube, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a generator it says so, and leaves what it has asked for."""
     monkeypatch.setattr(guard_cells, "system_clock", lambda: Generator(None))

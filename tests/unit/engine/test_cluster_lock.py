@@ -153,8 +153,11 @@ def test_release_does_not_wait_for_an_api_that_is_away() -> None:
     kube, clock = FakeKube(), Time()
     anna = take(kube, clock, ANNA)
     kube.unavailable = True
-    assert not anna.release()
+    notes = list[str]()
+    assert not anna.release(notes.append)
     assert clock.monotonic() < 10
+    (note,) = notes
+    assert note.startswith("waiting up to 5 s for the cluster's lock to be released: ")
 
 
 def test_api_that_is_away_loses_nothing() -> None:

@@ -391,6 +391,7 @@ class Runner:
                 # What doesn't hold is recovered below.
                 if attempt and not just_replaced and self._lifeline.holds:
                     if attempt > 1 or not refused:
+                        self._note(f"waiting {UNDO_PAUSE_SECONDS:.0f} s before the next attempt to roll it back")
                         self._clock.sleep(UNDO_PAUSE_SECONDS)
                     if refused and not in_vain:
                         # A wrong instance shares its address with a right one, whose answers hide it from here.

@@ -91,11 +91,16 @@ class ClusterLock:
                     self._reread()
             return not self.lost_to
 
-    def release(self) -> bool:
+    def release(self, note: Callable[[str], None] = lambda _: None) -> bool:
         """Release the lock if it is still ours; False when that failed, and others must wait for it to expire."""
         with self._mutex:
             return not wait_until(
-                self._clock, self._still_held, seconds=_RELEASE_SECONDS, interval_seconds=_POLL_SECONDS
+                self._clock,
+                self._still_held,
+                seconds=_RELEASE_SECONDS,
+                interval_seconds=_POLL_SECONDS,
+                what="the cluster's lock to be released",
+                note=note,
             )
 
     def _still_held(self) -> str:

@@ -8,7 +8,7 @@ be reached: once that one refuses, the first one is asked, too.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -27,8 +27,11 @@ _SERVERS = 3
 _CALL_FAILED = "failed calling webhook"
 
 
-def why_silent(kube: Kube, clock: Clock, webhook: Webhook) -> str:
-    """Why a webhook doesn't answer; "" when it does, whatever it answers. Raises ApiError where that can't be seen."""
+def why_silent(kube: Kube, clock: Clock, webhook: Webhook, note: Callable[[str], None] = lambda _: None) -> str:
+    """Why a webhook doesn't answer; "" when it does, whatever it answers. Raises ApiError where that can't be seen.
+
+    `note` is told for what it waits; not needed where that is told already.
+    """
     with _probing(kube, webhook) as (namespace, answers, known):
         for _ in range(_SERVERS):
             kube.reconnect()
@@ -36,6 +39,8 @@ def why_silent(kube: Kube, clock: Clock, webhook: Webhook) -> str:
                 clock,
                 lambda: "" if _says(kube, namespace, known) else "it admits a request that it must deny",
                 seconds=_KNOWN_SECONDS,
+                what=f"the API server to call webhook {webhook} in a dry run",
+                note=note,
             ):
                 return f"the API server did not call it within {_KNOWN_SECONDS:.0f} s: {missing}"
             if said := _says(kube, namespace, answers):

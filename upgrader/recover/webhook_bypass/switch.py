@@ -24,11 +24,19 @@ def switch_off(kube: Kube, clock: Clock, names: Sequence[str], done: Callable[[W
         done(webhook)
 
 
-def switch_on(kube: Kube, clock: Clock, names: Sequence[str], done: Callable[[Webhook], None]) -> None:
+def switch_on(
+    kube: Kube,
+    clock: Clock,
+    names: Sequence[str],
+    done: Callable[[Webhook], None],
+    note: Callable[[str], None] = lambda _: None,
+    doing: Callable[[str], None] = lambda _: None,
+) -> None:
     """Give them back what they selected, the one that was switched off last first, each once it has answered.
 
-    Raises Blocked at the first one that doesn't answer: those before it are on, and `done` was told. Raises
-    UsageError where nothing remembers what one selected, or for a name that none has, and ApiError.
+    `doing` is told which one is asked, and `note` for what that waits. Raises Blocked at the first one that doesn't
+    answer: those before it are on, and `done` was told. Raises UsageError where nothing remembers what one selected, or
+    for a name that none has, and ApiError.
     """
     off = [each for each in chosen(read_webhooks(kube), names) if each.is_off]
     if forgotten := [each for each in off if each.former is None]:
@@ -37,7 +45,9 @@ def switch_on(kube: Kube, clock: Clock, names: Sequence[str], done: Callable[[We
             remedy="Set its objectSelector to the value in its chart or manifest.",
         )
     for webhook in sorted(off, key=lambda each: each.former.order if each.former else "", reverse=True):
-        if why := why_silent(kube, clock, webhook):
+        seconds = webhook.content.get("timeoutSeconds", 10)
+        doing(f"testing webhook {webhook}: the API server waits up to {seconds} s for each answer…")
+        if why := why_silent(kube, clock, webhook, note):
             raise Blocked(
                 f"webhook {webhook} stays off: {why}",
                 remedy="Check guard's pods (`kubectl get pods` in its namespace), and try again once it answers. If "

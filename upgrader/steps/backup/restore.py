@@ -300,7 +300,7 @@ class Restoration:
     def _api(self, note: Note) -> None:
         self.tools.recovery.bring_api_back(note)
         # The lock is as it was when the backup was taken: held by the command that took it, long ago.
-        self._patiently(lambda: self.tools.kube.delete(LEASES, NAME, NAMESPACE))
+        self._patiently(lambda: self.tools.kube.delete(LEASES, NAME, NAMESPACE), note)
 
     def _nodes(self, note: Note) -> None:
         """A kubelet makes its node only when it starts: those that joined after the backup would stay away for good.
@@ -308,7 +308,7 @@ class Restoration:
         The others run with what the restored data has of them; a kubelet that is newer than the restored API is named.
         """
         tools = self.tools
-        now = {str(node["metadata"]["name"]) for node in self._patiently(lambda: tools.kube.list(NODES))}
+        now = {str(node["metadata"]["name"]) for node in self._patiently(lambda: tools.kube.list(NODES), note)}
         hosts = {host.name: host for host in (*tools.cluster.controllers, *tools.cluster.workers)}
         came = sorted({*self.nodes_before, *hosts} - now)
         for name in came:
@@ -346,13 +346,14 @@ class Restoration:
         if still:
             note(f"{still}; gave up after {_PODS_SECONDS:.0f} s")
 
-    def _patiently(self, work: Callable[[], T]) -> T:
+    def _patiently(self, work: Callable[[], T], note: Note) -> T:
         """An API server that has just started, and its HAProxy, may end a connection or two. Raises ApiError."""
 
         def pause(error: Exception) -> float | None:
             return _RETRY_SECONDS if may_be_repeated(error) else None
 
-        return retry(self.tools.clock, work, pause=pause, seconds=_API_SECONDS)
+        what = "the restored API to answer"
+        return retry(self.tools.clock, work, pause=pause, seconds=_API_SECONDS, what=what, note=note)
 
     @property
     def _etcd(self) -> EtcdTools:

@@ -172,6 +172,8 @@ class ImagePulls:
                     lambda pod=pod: self._create_one(pod, seconds),  # type: ignore[misc]
                     pause=pause,
                     seconds=seconds,
+                    what=f"the API to accept a pod that pulls images on {pod.node}",
+                    note=self.note,
                 )
             except ApiError as error:
                 what = f"no pod could be created in namespace {pod.namespace} to pull images on {pod.node}"

@@ -157,7 +157,10 @@ class LaterPulls:
                 if self._said != said:
                     note(said := self._said)
         # kube-apiserver was replaced just now: one answer that is lost is no reason to take it back.
-        left, found = retry(self.clock, lambda: self._left(note, check), pause=_pause, seconds=_API_SECONDS)
+        what = "the API to say which images nodes lack"
+        left, found = retry(
+            self.clock, lambda: self._left(note, check), pause=_pause, seconds=_API_SECONDS, what=what, note=note
+        )
         pulls = ImagePulls(self.kube, self.clock, self.settings, note, lambda: _interrupts(check))
         pull(pulls, left, self.settings.at_once(len(left)), self._pulled)
         check()  # it may have ended what was pulled

@@ -69,7 +69,15 @@ class KubeadmConfigStep:
 
     def _write(self, version: KubernetesVersion, note: Callable[[str], None]) -> None:
         """Where somebody writes it at the same moment, what they wrote is read, and changed in turn."""
-        retry(self.clock, lambda: self._write_once(version, note), pause=_pause, attempts=_ATTEMPTS)
+        what = f"the API to accept a change of ConfigMap {_SYSTEM}/{KUBEADM_CONFIG_MAP}"
+        retry(
+            self.clock,
+            lambda: self._write_once(version, note),
+            pause=_pause,
+            attempts=_ATTEMPTS,
+            what=what,
+            note=note,
+        )
 
     def _write_once(self, version: KubernetesVersion, note: Callable[[str], None]) -> None:
         found = self._read()

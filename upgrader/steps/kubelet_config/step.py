@@ -49,7 +49,7 @@ class KubeletConfigStep:
     def apply(self, note: Callable[[str], None]) -> None:
         """Raises StepFailed where it can't be written."""
         try:
-            self._patiently(lambda: self._write(note))
+            self._patiently(lambda: self._write(note), note)
         except ApiError as error:
             raise StepFailed(f"{_NAME}: {error.message}", remedy=error.remedy) from error
 
@@ -60,7 +60,7 @@ class KubeletConfigStep:
         assert point.kubelet, "only a restore point of this step can be undone by it"
         digest = point.kubelet
         try:
-            self._patiently(lambda: self._write_back(digest, note))
+            self._patiently(lambda: self._write_back(digest, note), note)
         except ApiUnavailable:
             raise
         except (StepFailed, ApiError) as error:
@@ -99,9 +99,10 @@ class KubeletConfigStep:
         }
         self.kube.patch(_CONFIG_MAPS, KUBELET_CONFIG_MAP, changes, _SYSTEM)
 
-    def _patiently(self, work: Callable[[], None]) -> None:
+    def _patiently(self, work: Callable[[], None], note: Callable[[str], None]) -> None:
         """Where somebody writes it at the same moment, what they wrote is read, and changed in turn."""
-        retry(self.clock, work, pause=_pause, attempts=_ATTEMPTS)
+        what = f"the API to accept a change of {_NAME}"
+        retry(self.clock, work, pause=_pause, attempts=_ATTEMPTS, what=what, note=note)
 
     def _read(self) -> KubeObject:
         found = self.kube.get(_CONFIG_MAPS, KUBELET_CONFIG_MAP, _SYSTEM)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from upgrader.gates.node_return import FEW
 from upgrader.model.first_few import first_few
@@ -46,6 +46,11 @@ class Batch:
     """What a node's kubelet wrote last."""
     clock: Clock
     ready_seconds: float
+
+    def telling(self, note: Note) -> Batch:
+        """The same, which tells also for what it waits while the API doesn't answer."""
+        cordons = replace(self.cordons, note=note)
+        return replace(self, cordons=cordons, detaching=replace(self.detaching, cordons=cordons))
 
     def upgrade(self, nodes: Sequence[NodeChange], note: Note) -> Problems:
         """Upgrade nodes, each from its present state. Those that fail are rolled back, and returned.

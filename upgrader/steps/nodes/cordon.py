@@ -76,10 +76,13 @@ class Cordons:
 
     kube: Kube
     clock: Clock
+    note: Callable[[str], None] = lambda _: None
+    """Takes what is waited for while the API doesn't answer."""
 
     def read(self, name: str) -> NodeNow | None:
         """A node; None where the cluster has no such node any more."""
-        found = patiently(self.clock, lambda: self.kube.get(NODES, name))
+        what = f"the API to answer for node {name}"
+        found = patiently(self.clock, lambda: self.kube.get(NODES, name), what=what, note=self.note)
         return NodeNow.of(found) if found is not None else None
 
     def detach(self, name: str) -> None:
@@ -158,7 +161,7 @@ class Cordons:
             self.kube.patch(NODES, name, _patch(found, decide(now)))
             return now
 
-        return patiently(self.clock, change)
+        return patiently(self.clock, change, what=f"the API to accept a change of node {name}", note=self.note)
 
 
 def _patch(read: KubeObject, change: _Change) -> Mapping[str, Any]:

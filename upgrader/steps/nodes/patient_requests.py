@@ -17,7 +17,13 @@ _SECONDS = 120.0
 """How long an API that doesn't answer is tried again: it may be the kubelet of its own controller that is replaced."""
 
 
-def patiently(clock: Clock, work: Callable[[], T]) -> T:
-    """Again where the API doesn't answer, or fails, or the object has changed since it was read. Raises ApiError."""
+def patiently(clock: Clock, work: Callable[[], T], *, what: str, note: Callable[[str], None]) -> T:
+    """Again where the API doesn't answer, or fails, or the object has changed since it was read. Raises ApiError.
 
-    return retry(clock, work, pause=lambda e: _PAUSE_SECONDS if may_be_repeated(e) else None, seconds=_SECONDS)
+    `note` is told for `what` it waits, as by `retry`.
+    """
+
+    def pause(error: Exception) -> float | None:
+        return _PAUSE_SECONDS if may_be_repeated(error) else None
+
+    return retry(clock, work, pause=pause, seconds=_SECONDS, what=what, note=note)

@@ -48,14 +48,15 @@ class NodesStep:
 
     def apply(self, note: Note) -> None:
         failed: dict[str, str] = {}
-        left, begun = self._left()
+        batch = self.batch.telling(note)
+        left, begun = self._left(batch)
         done = len(left) < len(self.planned.nodes)
         for group in batches(left, self.planned.at_once):
             # No gate holds while a node of an interrupted batch is cordoned: that one is completed first.
             if done and not any(item.node in begun for item in group):
                 self.hold_gates()
             done = True
-            failed |= self.batch.upgrade(group, note)
+            failed |= batch.upgrade(group, note)
             self._refuse(failed)
         for name, why in failed.items():
             note(
@@ -67,7 +68,7 @@ class NodesStep:
         before = {item.node: item for item in point.nodes}
         # The one of the run that is undone, whatever upgrader.yaml says by now.
         playbooks = replace(self.batch.playbooks, fingerprint=point.configuration)
-        batch = replace(self.batch, playbooks=playbooks)
+        batch = replace(self.batch.telling(note), playbooks=playbooks)
         failed: dict[str, str] = {}
         for group in batches(tuple(reversed(before)), self.planned.at_once):
             failed |= batch.put_back({name: before[name] for name in group}, note)
@@ -78,12 +79,12 @@ class NodesStep:
                 f"machine is permanently gone, run `kubectl delete node {next(iter(failed))}`, then `upgrader resume`.",
             )
 
-    def _left(self) -> tuple[list[NodeChange], Collection[str]]:
+    def _left(self, batch: Batch) -> tuple[list[NodeChange], Collection[str]]:
         """The nodes with something left to do, those first that an interruption left in the middle; and their names."""
         left, begun = [], set()
         for item in self.planned.nodes:
-            now = self.batch.cordons.read(item.node)
-            if now is None or self.batch.left(now, item) != "nothing":
+            now = batch.cordons.read(item.node)
+            if now is None or batch.left(now, item) != "nothing":
                 left.append(item)
             if now is not None and now.mark is not None:
                 begun.add(item.node)

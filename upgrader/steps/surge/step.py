@@ -48,12 +48,12 @@ class AddSurgeStep:
 
     def apply(self, note: Note) -> None:
         """Take up what an earlier run has left, add what is missing, and wait until all are there."""
-        wanted, clock = self.planned.surge.nodes, self.nodes.clock
+        wanted, clock, removal = self.planned.surge.nodes, self.nodes.clock, self.removal.telling(note)
         started = clock.monotonic()
-        for node in self.nodes.found():
+        for node in self.nodes.found(note):
             if node.cordoned:  # by a removal that didn't end; a cordon of somebody else's stays
-                self.removal.cordons.release(node.name)
-        there = self.nodes.found()
+                removal.cordons.release(node.name)
+        there = self.nodes.found(note)
         if sum(node.ready and not self._against(node) for node in there) < wanted:
             self._add([node.name for node in there], note)
         questions: Questions = {}
@@ -72,7 +72,7 @@ class AddSurgeStep:
                 remedy=f"Check the output of {self.planned.surge.add.name}, and: kubectl get nodes -l "
                 f"{self.nodes.label}",
             )
-        names = ", ".join(node.name for node in self.nodes.found())
+        names = ", ".join(node.name for node in self.nodes.found(note))
         note(f"surge nodes of pool {self.planned.pool.name}: {names}")
 
     def undo(self, point: RestorePoint, note: Note) -> None:

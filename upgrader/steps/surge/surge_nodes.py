@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,9 +52,9 @@ class SurgeNodes:
         found = (item for item in self._labelled() if surge_pool(*_named(item), self.listed) == pool.name)
         return tuple(sorted((_surge_node(item, pool.selector) for item in found), key=lambda node: node.name))
 
-    def found(self) -> tuple[SurgeNode, ...]:
+    def found(self, note: Callable[[str], None]) -> tuple[SurgeNode, ...]:
         """The same, where the API may be away for a while. Raises ApiError."""
-        return patiently(self.clock, self.now)
+        return patiently(self.clock, self.now, what=f"the API to list nodes with the label {self.label}", note=note)
 
     def own(self) -> Sequence[str]:
         """The nodes with the label that the inventory lists, so that they are the cluster's own. Raises ApiError."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from upgrader.errors import PlaybookError
 from upgrader.steps.nodes.api_resources import NODES
@@ -28,12 +28,16 @@ class SurgeRemoval:
     cordons: Cordons
     drain: Drain
 
+    def telling(self, note: Note) -> SurgeRemoval:
+        """The same, which tells also for what it waits while the API doesn't answer."""
+        return replace(self, cordons=replace(self.cordons, note=note))
+
     def remove(self, note: Note) -> str:
         """Remove all of them. Returns what is left, and why; "": nothing. Raises ApiError.
 
         The playbook runs also where no node is left: a machine may be there that never joined.
         """
-        names = [node.name for node in self.nodes.found()]
+        names = [node.name for node in self.nodes.found(note)]
         blocked = self._drained(names, note)
         if blocked:
             return blocked
@@ -48,12 +52,13 @@ class SurgeRemoval:
 
     def _drained(self, names: Sequence[str], note: Note) -> str:
         """Cordon and drain; "" when that is done. Where one can't be drained, all of them take pods again."""
+        cordons = self.telling(note).cordons
         for name in names:
-            self.cordons.cordon(name, "drain")
+            cordons.cordon(name, "drain")
             note(f"{name}: cordoned, draining it: pool {self.nodes.planned.pool.name} no longer needs it")
         blocked = self.drain.run(names, note) if names else {}
         for name in names if blocked else ():
-            self.cordons.release(name)
+            cordons.release(name)
         return "; ".join(f"{name}: {why}; it is uncordoned again" for name, why in blocked.items())
 
     def _gone(self, drained: Collection[str], note: Note) -> str:
@@ -81,6 +86,7 @@ class SurgeRemoval:
             return f"{node.name} joined in the meantime, and was not drained"
         if node.ready:
             return f"{node.name} is still Ready"
-        patiently(self.drain.clock, lambda: self.drain.kube.delete(NODES, node.name))
+        what = f"the API to delete node {node.name}"
+        patiently(self.drain.clock, lambda: self.drain.kube.delete(NODES, node.name), what=what, note=note)
         note(f"{node.name}: its kubelet has stopped; deleting its Node")
         return f"{node.name} is being deleted"

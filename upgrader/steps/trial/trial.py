@@ -64,7 +64,7 @@ class Trial:
                 for name in ready:
                     pod = TrialPod(f"upgrader-trial-{secrets.token_hex(4)}", name, program)
                     pods.append(pod)
-                    refused = self._create(pod, made)
+                    refused = self._create(pod, made, note)
                     if refused:
                         tried.append((program, name, Reading("unknown", refused)))
                     else:
@@ -76,7 +76,7 @@ class Trial:
         note(f"{read} of {len(tried)} programs have read their flags and files")
         return tuple(findings_of(tried))
 
-    def _create(self, pod: TrialPod, made: dict[tuple[str, FileObject], str]) -> str:
+    def _create(self, pod: TrialPod, made: dict[tuple[str, FileObject], str], note: Callable[[str], None]) -> str:
         """Why the pod, or what it mounts, could not be created; "" where it was."""
         program, seconds = pod.program, _SECONDS + _LEFT_BEHIND_SECONDS
         try:
@@ -89,11 +89,12 @@ class Trial:
                         _OF_FILES[each[0]],
                         {"apiVersion": "v1", "kind": each[0], "metadata": metadata(name), **content},
                         program.namespace,
+                        note,
                     )
             copies = {each: name for (namespace, each), name in made.items() if namespace == program.namespace}
             pull_secrets = self._pull_secrets(program)
             item = manifest(pod, copies, seconds=seconds, pull_secrets=pull_secrets)
-            self._create_one(_PODS, item, program.namespace)
+            self._create_one(_PODS, item, program.namespace, note)
         except ApiError as error:
             return f"its pod could not be created: {error.message}"
         return ""
@@ -114,7 +115,7 @@ class Trial:
             return ()
         return tuple((found or {}).get("imagePullSecrets") or ())
 
-    def _create_one(self, kind: Kind, item: KubeObject, namespace: str) -> None:
+    def _create_one(self, kind: Kind, item: KubeObject, namespace: str, note: Callable[[str], None]) -> None:
         def create() -> None:
             try:
                 self.kube.create(kind, item, namespace)
@@ -126,7 +127,8 @@ class Trial:
                 ):
                     raise
 
-        retry(self.clock, create, pause=_pause, seconds=_CREATE_SECONDS)
+        what = f"the API to create {kind.plural} {namespace}/{item['metadata']['name']}"
+        retry(self.clock, create, pause=_pause, seconds=_CREATE_SECONDS, what=what, note=note)
 
     def _wait(self, running: Mapping[str, TrialPod], note: Callable[[str], None]) -> Iterator[Tried]:
         """What became of each; what is not known by the deadline is unknown."""
@@ -203,7 +205,8 @@ def _remove(kube: Kube, clock: Clock, objects: Iterable[tuple[Kind, str, str]], 
     for kind, namespace, name in objects:
         try:
             delete = partial(kube.delete, kind, name, namespace)
-            retry(clock, delete, pause=_pause, seconds=deadline - clock.monotonic())
+            what = f"the API to delete {kind.plural} {namespace}/{name}"
+            retry(clock, delete, pause=_pause, seconds=deadline - clock.monotonic(), what=what, note=note)
         except ApiError as error:
             note(f"{kind.plural} {namespace}/{name} could not be deleted; the next run deletes it: {error.message}")
 

@@ -101,6 +101,18 @@ def cluster() -> Cluster:
     return cluster
 
 
+def test_a_webhook_that_the_api_server_does_not_call_yet_is_waited_for_aloud(cluster: Cluster) -> None:
+    """`guard on` says which one is asked, and for what it waits, and how long at most."""
+    notes, doing = list[str](), list[str]()
+    cluster.off("b")
+    cluster.known_after = 10.0
+    switch_on(cluster, cluster.clock, [], lambda _: None, notes.append, doing.append)
+    which = "webhook three.example of MutatingWebhookConfiguration b"
+    assert doing == [f"testing {which}: the API server waits up to 10 s for each answer…"]
+    missing = "it admits a request that it must deny"
+    assert notes == [f"waiting up to 30 s for the API server to call {which} in a dry run: {missing}"]
+
+
 def test_off_matches_nothing_and_on_gives_everything_back(cluster: Cluster) -> None:
     """Each objectSelector, and none where there was none; nothing is left of it, also not of the dry runs."""
     before = [cluster.found("a")["webhooks"], cluster.found("b", MUTATING)["webhooks"]]

@@ -410,6 +410,24 @@ def test_unreachable_api_is_waited_for() -> None:
     assert fleet.state() == {"worker-1": DONE}
 
 
+def test_wait_for_an_api_that_is_away_is_told() -> None:
+    """Each way, for each node: two minutes without a word look like a run that hangs."""
+    fleet = Fleet("worker-1")
+    step, away = fleet.step(), [0.0]
+
+    def back() -> None:
+        fleet.kube.unavailable = fleet.clock.monotonic() < away[0] + 20
+
+    fleet.kube.watchers.append(back)
+    step.apply(fleet.notes.append)
+    told = [note for note in fleet.notes if note.startswith("waiting up to 120 s")]
+    assert [note.partition(": ")[0] for note in told] == ["waiting up to 120 s for the API to answer for node worker-1"]
+    fleet.notes.clear()
+    away[0] = fleet.clock.monotonic()
+    step.undo(step.capture(), fleet.notes.append)
+    assert any(note.startswith("waiting up to 120 s for the API to answer for node worker-1") for note in fleet.notes)
+
+
 @pytest.mark.parametrize("at_once", [1, 2])
 def test_killed_at_any_request_it_is_completed(at_once: int) -> None:
     """Wherever the process dies, another one completes the step: all upgraded, uncordoned, and no mark left."""
