@@ -33,6 +33,7 @@ from upgrader.gates.availability.series_file import SERIES
 from upgrader.gates.availability_gate import with_availability_gates
 from upgrader.gates.bake_gate import baked_together
 from upgrader.gates.continuity.continuity import Continuity
+from upgrader.gates.continuity.host_names import HostNames
 from upgrader.gates.shared_reads import SharedReads
 from upgrader.model.emulation import minor_text
 from upgrader.model.event import (
@@ -256,6 +257,7 @@ def _continuity(
         removed=removed,
         policy=session.builder.since(health_before).gates.scaled,
         sentinel_is_gone=sentinel_is_gone,
+        node_called=HostNames(session.tools.hosts, session.cluster.controllers),
     )
 
 

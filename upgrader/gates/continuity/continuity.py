@@ -12,6 +12,8 @@ from upgrader.gates.continuity.api_services import REPAIR, group_version, lost_s
 from upgrader.gates.continuity.clients_gate import ClientsGate
 from upgrader.gates.continuity.continuity_gate import LEAST_CHECKS, ContinuityGate
 from upgrader.gates.continuity.conversions import lost_conversion
+from upgrader.gates.continuity.host_names import not_asked
+from upgrader.gates.continuity.leader_leases import NodeCalled
 from upgrader.gates.continuity.new_workload import remove_workloads
 from upgrader.gates.continuity.restarts import Lost, Restarts, RestartWatch
 from upgrader.gates.continuity.restored_services import restore_services
@@ -65,6 +67,7 @@ class Continuity:
     """Whether another run has been here since the baseline was taken: it had its own sentinel, and removed it."""
     baseline: Baseline | None = None
     taken: datetime | None = None
+    node_called: NodeCalled = not_asked
     starts: dict[str, str] = field(default_factory=dict)
     """Instance of kube-apiserver → when its process started, as the gates of the last step have seen it."""
     _undone: float = field(init=False, default=0.0)
@@ -83,7 +86,7 @@ class Continuity:
         """
         # Twice as often as gates are checked: every half second, and less often on a large cluster.
         looks = min(self.policy.interval_seconds / 2, _SLOWEST_LOOKS)
-        found = take_baseline(self.kube, self.clock, note, self.controllers, looks)
+        found = take_baseline(self.kube, self.clock, note, self.controllers, looks, self.node_called)
         if not begun:
             return found
         services = tuple(name for name in found.api_services if built_in(group_version(name)))
@@ -177,7 +180,14 @@ class Continuity:
 
         def gate() -> Gate:
             made = ContinuityGate(
-                self.kube, self.clock, self._known, self._since, self.removed, self.controllers, restarts
+                self.kube,
+                self.clock,
+                self._known,
+                self._since,
+                self.removed,
+                self.controllers,
+                restarts,
+                self.node_called,
             )
             return _Patient(made) if undone else made
 

@@ -11,7 +11,7 @@ from upgrader.gates.continuity.admission import check_admission
 from upgrader.gates.continuity.api_services import ApiServiceWatch, deleted_versions
 from upgrader.gates.continuity.conversions import ConversionWatch
 from upgrader.gates.continuity.findings import contradicted
-from upgrader.gates.continuity.leader_leases import LeaseWatch
+from upgrader.gates.continuity.leader_leases import LeaseWatch, NodeCalled
 from upgrader.gates.continuity.object_counts import check_counts
 from upgrader.gates.continuity.restarts import Restarts
 from upgrader.gates.continuity.running_instances import FollowedInstances
@@ -51,13 +51,14 @@ class ContinuityGate:
         removed: Collection[str],
         controllers: Collection[str],
         restarts: Restarts | None,
+        node_called: NodeCalled,
     ) -> None:
         """`removed`: the group versions that the plan removes. `controllers`: the names of their nodes. `restarts`: for
         what others serve; None where the step was undone, which repairs nothing that has ended by itself.
         """
         self._kube, self._clock, self._removed = kube, clock, removed
         self._baseline, self._taken = baseline, taken
-        self._leases = LeaseWatch()
+        self._leases = LeaseWatch(node_called)
         self._conversions = ConversionWatch(restarts.conversions) if restarts else None
         self._services = ApiServiceWatch(restarts.services) if restarts else None
         self._followed = FollowedInstances(kube, controllers)

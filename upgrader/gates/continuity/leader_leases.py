@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
-from upgrader.errors import ApiError
+from upgrader.errors import ApiError, HostError
 from upgrader.gates.continuity.findings import KEEP_THE_RELEASES, contradicted
 from upgrader.gates.kubernetes_kinds import LEASES, NODES, PODS
 from upgrader.model.baseline import Baseline
@@ -12,13 +12,16 @@ from upgrader.model.outcome import Verdict, pending
 from upgrader.model.workload import Pod
 from upgrader.ports import Kube, KubeObject
 
-__all__ = ["LeaseWatch", "held_leases"]
+__all__ = ["LeaseWatch", "NodeCalled", "held_leases"]
+
+NodeCalled = Callable[[str], str]
+"""The node of the controller whose host has this name, "" if none has; raises HostError. See `HostNames`."""
 
 _NAMESPACE = "kube-system"
 _NAMES = ("kube-controller-manager", "kube-scheduler")
 
 
-def held_leases(kube: Kube) -> tuple[dict[str, str], dict[str, str]]:
+def held_leases(kube: Kube, node_called: NodeCalled) -> tuple[dict[str, str], dict[str, str]]:
     """The Leases that a running instance holds, by the time of their renewal, and the others: name → why.
 
     Raises ApiUnavailable or ApiError.
@@ -29,7 +32,7 @@ def held_leases(kube: Kube) -> tuple[dict[str, str], dict[str, str]]:
         found = kube.get(LEASES, name, _NAMESPACE)
         if found is None:
             others[name] = "the Lease doesn't exist: leader election is off, or uses another Lease"
-        elif problem := _holder_problem(kube, name, found):
+        elif problem := _holder_problem(kube, name, found, node_called):
             others[name] = problem
         else:
             held[name] = _renewed(found)
@@ -39,7 +42,8 @@ def held_leases(kube: Kube) -> tuple[dict[str, str], dict[str, str]]:
 class LeaseWatch:
     """Compares the renewals of each Lease between two checks of a gate; clocks are never compared."""
 
-    def __init__(self) -> None:
+    def __init__(self, node_called: NodeCalled) -> None:
+        self._node_called = node_called
         self._first: dict[str, str] = {}
         self._renewed: set[str] = set()
 
@@ -61,7 +65,7 @@ class LeaseWatch:
 
     def _read(self, kube: Kube, baseline: Baseline) -> Verdict | None:
         try:
-            held, others = held_leases(kube)
+            held, others = held_leases(kube, self._node_called)
         except ApiError as error:
             return contradicted(f"reading the Leases in {_NAMESPACE}", error, KEEP_THE_RELEASES)
         for name in baseline.leases:
@@ -73,11 +77,13 @@ class LeaseWatch:
         return None
 
 
-def _holder_problem(kube: Kube, name: str, lease: KubeObject) -> str:
+def _holder_problem(kube: Kube, name: str, lease: KubeObject, node_called: NodeCalled) -> str:
     """The holder's identity is its host's name and a random part: its pod's name or, on the host's network, the name
     that the host has itself. This is its node's name, unless the kubelet was given another one.
 
     Only its own node's pods are read, or itself: with one kube-proxy on each node, the namespace may have thousands.
+    Which node has a host of another name, the API doesn't know, and the controllers are asked: a machine that was
+    removed from the cluster, and still runs an instance, renews the Lease just as well.
     """
     holder = str((lease.get("spec") or {}).get("holderIdentity") or "")
     if not holder:
@@ -88,10 +94,14 @@ def _holder_problem(kube: Kube, name: str, lease: KubeObject) -> str:
         if _running(name, kube.list(PODS, _NAMESPACE, fields=f"{field}={host}")):
             return ""
     others = _running(name, kube.list(PODS, _NAMESPACE))
-    # Which node's host that is, the API doesn't know. One that has gone renews its Lease no more, which is seen later.
-    if any(host_network for _, host_network in others) and _is_name_of_a_host(kube, name, host):
-        return ""
-    running = ", ".join(pod for pod, _ in others) or "none"
+    on_hosts = {node for node in others.values() if node}
+    if on_hosts and _is_name_of_a_host(kube, name, host):
+        try:
+            if node_called(host) in on_hosts:
+                return ""
+        except HostError as error:
+            return f"it is unknown whether its holder {holder} is on a controller's host: {error.message}"
+    running = ", ".join(others) or "none"
     return f"its holder {holder} is not a running pod of this component (running: {running})"
 
 
@@ -100,10 +110,14 @@ def _is_name_of_a_host(kube: Kube, component: str, host: str) -> bool:
     return not host.startswith(f"{component}-") and not kube.list(NODES, fields=f"metadata.name={host}")
 
 
-def _running(name: str, pods: Iterable[KubeObject]) -> list[tuple[str, bool]]:
-    """Those of a component that run, each with whether it is on its host's network."""
-    found = ((Pod.parse(pod), bool(pod["spec"].get("hostNetwork"))) for pod in pods)
-    return [(pod.name, host) for pod, host in found if pod.phase == "Running" and pod.name.startswith(name)]
+def _running(name: str, pods: Iterable[KubeObject]) -> dict[str, str]:
+    """Those of a component that run, each with its node if it is on its host's network, else with ""."""
+    found = ((Pod.parse(pod), pod["spec"]) for pod in pods)
+    return {
+        pod.name: str(spec.get("nodeName") or "") if spec.get("hostNetwork") else ""
+        for pod, spec in found
+        if pod.phase == "Running" and pod.name.startswith(name)
+    }
 
 
 def _renewed(lease: KubeObject) -> str:

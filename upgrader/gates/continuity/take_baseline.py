@@ -12,7 +12,8 @@ from upgrader.gates.continuity.admission import admitted_templates
 from upgrader.gates.continuity.api_services import available_services, silent_backends
 from upgrader.gates.continuity.clients_gate import WINDOW_SECONDS
 from upgrader.gates.continuity.conversions import read_conversions
-from upgrader.gates.continuity.leader_leases import held_leases
+from upgrader.gates.continuity.host_names import not_asked
+from upgrader.gates.continuity.leader_leases import NodeCalled, held_leases
 from upgrader.gates.continuity.new_workload import NewWorkload, remove_workloads
 from upgrader.gates.continuity.object_counts import count_objects
 from upgrader.gates.continuity.running_instances import running_instances
@@ -46,6 +47,7 @@ def take_baseline(
     note: Callable[[str], None],
     controllers: Collection[str] = (),
     interval_seconds: float = _INTERVAL_SECONDS,
+    node_called: NodeCalled = not_asked,
 ) -> Baseline:
     """Put the sentinel, and read what later checks compare. What fails is in `not_compared`; nothing is raised.
 
@@ -65,7 +67,7 @@ def take_baseline(
         token.check()
     servers = taking.read("the instances of kube-apiserver", lambda: running_instances(kube, controllers)) or ()
     answering = tuple(server for server in servers if taking.read(server, partial(kube.raw, "/readyz", server=server)))
-    leases, others = taking.read("the controllers' Leases", lambda: held_leases(kube)) or ({}, {})
+    leases, others = taking.read("the controllers' Leases", lambda: held_leases(kube, node_called)) or ({}, {})
     admitted, refused = taking.read("admission", lambda: admitted_templates(kube)) or ({}, {})
     taking.missing += [NotCompared(f"Lease {name}", why) for name, why in others.items()]
     taking.missing += [NotCompared(f"a pod of {name}", why) for name, why in refused.items()]
@@ -93,7 +95,7 @@ def take_baseline(
         taking.missing.append(NotCompared("a token of a new Secret", signed.reason))
         taking.read("the removal of that Secret", token.remove)
     clients = summarize(first, taking.metrics(kube, first))
-    leases, still = _renewed(kube, clock, leases, note)
+    leases, still = _renewed(kube, clock, leases, note, node_called)
     taking.missing += [NotCompared(f"Lease {name}", "no process renews it") for name in still]
     taken = Baseline(
         version=version,
@@ -127,13 +129,14 @@ def with_new_sentinel(kube: Kube, taken: Baseline) -> Baseline:
 
 
 def _renewed(
-    kube: Kube, clock: Clock, leases: Mapping[str, str], note: Callable[[str], None]
+    kube: Kube, clock: Clock, leases: Mapping[str, str], note: Callable[[str], None], node_called: NodeCalled
 ) -> tuple[dict[str, str], tuple[str, ...]]:
     """The Leases that are renewed, and the others: without leader election, one of former times still has a holder."""
     seen: dict[str, str] = {}
 
     def waits() -> str:
-        seen.update((name, time) for name, time in held_leases(kube)[0].items() if leases.get(name, time) != time)
+        held, _ = held_leases(kube, node_called)
+        seen.update((name, time) for name, time in held.items() if leases.get(name, time) != time)
         return ", ".join(leases.keys() - seen.keys())
 
     what = "the controllers' Leases to be renewed, before the first step"

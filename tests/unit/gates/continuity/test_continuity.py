@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import inf
 
 import pytest
 
 from testkit.fakes.clock import FakeClock
+from testkit.fakes.hosts import FakeHosts
 from tests.unit.gates.builders import NAMESPACE, add_pod
 from tests.unit.gates.continuity.living_cluster import CONTROLLERS, SERVERS, LivingKube, refusal
 from upgrader.engine.execution.gatekeeper import hold_all
@@ -16,6 +17,7 @@ from upgrader.errors import ApiError, ApiUnavailable, GateFailed
 from upgrader.gates.api_absence import ApiAbsence
 from upgrader.gates.continuity.api_services import ApiServiceWatch
 from upgrader.gates.continuity.continuity import Continuity
+from upgrader.gates.continuity.host_names import HostNames, not_asked
 from upgrader.gates.continuity.leader_leases import held_leases
 from upgrader.gates.continuity.object_counts import fell
 from upgrader.gates.continuity.restarts import Lost, Restarts, RestartWatch
@@ -34,12 +36,13 @@ from upgrader.gates.kubernetes_kinds import (
 )
 from upgrader.gates.shared_reads import ReadMemory, SharedReads
 from upgrader.model.baseline import Baseline, Count, NotCompared
+from upgrader.model.cluster import Host
 from upgrader.model.event import Event, GateChecked
 from upgrader.model.json_values import from_json, to_json
 from upgrader.model.outcome import Verdict, VerdictKind
 from upgrader.model.settings import GatePolicy
 from upgrader.pipeline import Gate, Pipeline, PipelineStep
-from upgrader.ports import Kind, KubeObject
+from upgrader.ports import CommandResult, Kind, KubeObject
 from upgrader.steps.verify import VerifyStep
 
 SECRET = "/api/v1/namespaces/kube-system/secrets/upgrader-continuity"
@@ -905,30 +908,82 @@ def test_holder_of_a_lease_is_found_without_the_pods_of_all_nodes(kube: LivingKu
         return found
 
     kube.list = listing  # type: ignore[method-assign]
-    assert held_leases(kube)[0]["kube-scheduler"] == "now"
+    assert held_leases(kube, not_asked)[0]["kube-scheduler"] == "now"
     assert {pod["spec"]["nodeName"] for pod in read} == {"controller-1"}
 
 
 @pytest.mark.parametrize("host", ["ip-10-0-0-7", "controller-1.example.com"])
 def test_holder_on_a_host_with_another_name_than_its_node(kube: LivingKube, host: str) -> None:
     """A static pod has its host's own name, which isn't its node's where the kubelet was given one."""
+    _hold(kube, host)
+    called = _hosts_called({"controller-1": host})
+    assert "is not a running pod of this component" in held_leases(kube, called)[1]["kube-scheduler"], "no pod has it"
+    _put_on_the_hosts_network(kube)
+    assert held_leases(kube, called)[0]["kube-scheduler"] == "now"
+
+
+def test_holder_on_a_machine_that_was_removed_leads_nothing(kube: LivingKube) -> None:
+    """Its program was left running, and renews the Lease: the API has no Node of it, as of a host of another name."""
+    _hold(kube, "controller-9")
+    _put_on_the_hosts_network(kube)
+    called = _hosts_called({"controller-1": "ip-10-0-0-7"})
+    assert "is not a running pod of this component" in held_leases(kube, called)[1]["kube-scheduler"]
+
+
+def test_holder_on_a_controller_without_an_instance_leads_nothing(kube: LivingKube) -> None:
+    """Its pod is gone, and its program still runs: it is a controller's own name, but not of one that has a pod."""
+    _hold(kube, "ip-10-0-0-8")
+    _put_on_the_hosts_network(kube)
+    called = _hosts_called({"controller-1": "ip-10-0-0-7", "controller-2": "ip-10-0-0-8"})
+    assert "is not a running pod of this component" in held_leases(kube, called)[1]["kube-scheduler"]
+
+
+def test_holder_is_unknown_where_a_controller_cant_be_asked(kube: LivingKube) -> None:
+    """It may be that one's own name, or not; where another controller has the name, nothing is unknown."""
+    _hold(kube, "ip-10-0-0-7")
+    _put_on_the_hosts_network(kube)
+    called = _hosts_called({"controller-2": "ip-10-0-0-8"}, silent="controller-1")
+    assert "it is unknown whether its holder ip-10-0-0-7_8d2f is" in held_leases(kube, called)[1]["kube-scheduler"]
+    called = _hosts_called({"controller-1": "ip-10-0-0-7"}, silent="controller-2")
+    assert held_leases(kube, called)[0]["kube-scheduler"] == "now"
+
+
+def test_hosts_are_asked_for_their_names_once(kube: LivingKube) -> None:
+    """A gate is checked every second, and each question is a command over SSH; where pods tell it, there is none."""
+    _put_on_the_hosts_network(kube)
+    called = _hosts_called({"controller-1": "ip-10-0-0-7"})
+    held_leases(kube, called)
+    assert isinstance(called.hosts, FakeHosts) and called.hosts.ran == []
+    _hold(kube, "ip-10-0-0-7")
+    for _ in range(3):
+        held_leases(kube, called)
+    assert called.hosts.ran == [("controller-1", ("uname", "-n"))]
+
+
+def _hold(kube: LivingKube, host: str) -> None:
+    """The Lease of kube-scheduler is held from there."""
     kube.renews = False
     spec = {"holderIdentity": f"{host}_8d2f", "renewTime": "now"}
     kube.put(LEASES, {"metadata": {"name": "kube-scheduler", "namespace": "kube-system"}, "spec": spec})
-    assert "is not a running pod of this component" in held_leases(kube)[1]["kube-scheduler"], "no pod can have it"
-    _put_on_the_hosts_network(kube)
-    assert held_leases(kube)[0]["kube-scheduler"] == "now"
+
+
+def _hosts_called(names: Mapping[str, str], silent: str = "") -> HostNames:
+    """Controllers whose hosts call themselves so."""
+    hosts = FakeHosts()
+    hosts.down = {silent} - {""}
+    hosts.commands["uname"] = lambda host, *_: CommandResult(0, f"{names[host.name]}\n", "")
+    controllers = [Host(name, "192.0.2.1") for name in sorted({*names, *hosts.down})]
+    return HostNames(hosts, controllers)
 
 
 @pytest.mark.parametrize("host", ["controller-2", "kube-scheduler-5d8c-x7x2q"])
 def test_holder_that_has_gone_is_not_taken_for_such_a_host(kube: LivingKube, host: str) -> None:
     """Neither a node on which no instance runs, nor a pod that doesn't exist any more, is the name of a host."""
-    kube.renews = False
     kube.put(NODES, {"metadata": {"name": "controller-2"}})
-    spec = {"holderIdentity": f"{host}_8d2f", "renewTime": "now"}
-    kube.put(LEASES, {"metadata": {"name": "kube-scheduler", "namespace": "kube-system"}, "spec": spec})
+    _hold(kube, host)
     _put_on_the_hosts_network(kube)
-    assert "is not a running pod of this component" in held_leases(kube)[1]["kube-scheduler"]
+    called = _hosts_called({"controller-1": host})
+    assert "is not a running pod of this component" in held_leases(kube, called)[1]["kube-scheduler"]
 
 
 def _put_on_the_hosts_network(kube: LivingKube) -> None:
@@ -948,7 +1003,7 @@ def test_pods_are_listed_only(kube: LivingKube) -> None:
         return real(kind, name, namespace)
 
     kube.get = limited  # type: ignore[method-assign]
-    assert "is not a running pod of this component" in held_leases(kube)[1]["kube-scheduler"]
+    assert "is not a running pod of this component" in held_leases(kube, not_asked)[1]["kube-scheduler"]
 
 
 def test_lease_that_nobody_renews_is_not_compared(clock: FakeClock) -> None:
