@@ -13,11 +13,21 @@ from testkit.fakes.kube import FakeKube
 from tests.unit.recover.controllers import NOW, controller, generation
 from upgrader.errors import ApiError
 from upgrader.model.cluster import Cluster, Host
-from upgrader.onhost.sending.host_facts import Client, Container, EtcdServer, Examined, HostFacts, Unit, Unknown
+from upgrader.onhost.sending.host_facts import (
+    Client,
+    Container,
+    Endpoint,
+    EtcdServer,
+    Examined,
+    HostFacts,
+    Unit,
+    Unknown,
+)
 from upgrader.recover.diagnosis import examiner
 from upgrader.recover.diagnosis.diagnose import diagnose
 from upgrader.recover.diagnosis.wrong_api import ApiSeen, refused_clients, wrong_finding
 from upgrader.recover.restoring.api_recovery import ApiRecovery
+from upgrader.recover.restoring.next_actions import Attempts, StartStandby, next_actions
 
 POD = "the token of kube-system/coredns-1"
 OTHER_POD = "the token of kube-system/kube-proxy-1"
@@ -213,6 +223,47 @@ def test_credentials_are_not_blamed_by_one_of_two_instances() -> None:
         Client("kube-scheduler", 401, NOW - 100, NOW - 10, address="10.0.0.1:6444"),
     )
     assert not diagnose([Examined(HOST, replace(facts(), clients=clients))], REFUSED).blames_credentials
+
+
+DOWN = replace(facts(), api=Endpoint(False, "nothing listens on port 6443"), clients=())
+REJECTING = replace(facts(("kubelet", 401)), api=Endpoint(False, "HTTP 401", address="10.0.0.1:6443"))
+
+
+def test_an_answer_where_no_api_server_runs_is_of_something_between() -> None:
+    """A proxy that asks the API server for each login answers 401 for one that is down: it is restored as ever."""
+    seen = diagnose([Examined(HOST, DOWN)], REFUSED)
+    assert (seen.api.answers, seen.api.refuses, seen.api.answer) == (False, "", "HTTP 401")
+    assert seen.blocked == "" and not seen.blames_credentials
+    (action,) = next_actions(seen.controllers, Attempts(), 0.0, api_answers=seen.api.answers)
+    assert isinstance(action, StartStandby)
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        [Examined(Host("controller-2", "10.0.0.2"), facts(("kubelet", 200)))],
+        [Examined(Host("controller-2", "10.0.0.2"), None, "no route to host")],
+        [Examined(Host("controller-2", "10.0.0.2"), replace(DOWN, api=Unknown("no answer within 9 s")))],
+        [Examined(Host("controller-2", "10.0.0.2"), REJECTING)],
+        [Examined(Host("controller-2", "10.0.0.2"), replace(DOWN, clients=(Client("kubelet", 401),)))],
+        [Examined(Host("controller-2", "10.0.0.2"), replace(DOWN, api=Endpoint(False, "HTTP 500: not ready: etcd")))],
+    ],
+    ids=["serves", "not-examined", "unknown", "refuses-all", "refuses-a-client", "not-ready"],
+)
+def test_an_answer_may_be_of_any_instance_that_answers_or_is_unknown(others: list[Examined]) -> None:
+    """Then nothing is started beside it for that alone."""
+    assert diagnose([Examined(HOST, DOWN), *others], REFUSED).api.answers
+
+
+def test_an_answer_may_be_of_a_controller_that_was_not_to_be_examined(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`recover` of some controllers alone doesn't know what the others do."""
+    kube = FakeKube()
+    error = ApiError("HTTP 401 Unauthorized")
+    error.status = 401
+    kube.raw_answers["/readyz"] = error
+    everyone = _examiner(monkeypatch, kube, DOWN)
+    assert not everyone().api.answers
+    assert replace(everyone, only=("controller-1",))().api.answers
 
 
 def test_credentials_are_blamed_where_every_controller_accepts_the_cluster() -> None:

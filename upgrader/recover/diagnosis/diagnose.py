@@ -19,6 +19,7 @@ from upgrader.onhost.sending.host_facts import (
     Generation,
     HostFacts,
     Unit,
+    Unknown,
 )
 from upgrader.recover.diagnosis.causes.apiserver_causes import active_standby, apiserver, checkpoints
 from upgrader.recover.diagnosis.causes.cause import Cause
@@ -106,12 +107,15 @@ class Diagnosis:
         return reasons[0] if reasons and all(reasons) else ""
 
 
-def diagnose(examined: Sequence[Examined], api: ApiSeen) -> Diagnosis:
-    """Pure: the same facts give the same findings."""
+def diagnose(examined: Sequence[Examined], api: ApiSeen, *, all_controllers: bool = True) -> Diagnosis:
+    """Pure: the same facts give the same findings. `all_controllers`: whether no other one has an API server."""
     servers = [e.facts.etcd.server for e in examined if e.facts is not None]
     answering = frozenset(s.id for s in servers if isinstance(s, EtcdServer) and s.id)
     controllers = tuple(_controller(e, answering) for e in examined)
     findings = [f for c in controllers for f in c.findings]
+    if api.credentials and all_controllers and controllers and all(map(_is_silent, controllers)):
+        # As of a proxy that asks the API server for each login: what refuses is not what has to be restored.
+        api = ApiSeen(answers=False, answer=api.answer)
     if not api.answers and controllers and all(c.serves for c in controllers):
         findings.append(_between(api))
     refused = _refused_by(controllers, api)
@@ -126,6 +130,15 @@ def diagnose(examined: Sequence[Examined], api: ApiSeen) -> Diagnosis:
     # Stable: within one severity the deeper layers of a controller stay before the others.
     findings.sort(key=lambda f: _ORDER.index(f.severity))
     return Diagnosis(api, controllers, tuple(findings), wrong.title if wrong else "")
+
+
+def _is_silent(controller: Controller) -> bool:
+    """Whether nothing on it can have answered as an API server; one that refuses, or isn't ready, can."""
+    facts = controller.facts
+    if facts is None or not isinstance(facts.api, Endpoint):
+        return False
+    answered = facts.api.answers or facts.api.said.startswith("HTTP ")
+    return not answered and (isinstance(facts.clients, Unknown) or not facts.clients)
 
 
 def _newest(controllers: Sequence[Controller]) -> frozenset[str]:

@@ -44,7 +44,8 @@ class Examiner:
             api = answer.result()
         asks = api.answers and not api.refuses
         release = _release(examined)
-        return replace(diagnose(examined, self._with_refusal(api, release) if asks else api), release=release)
+        seen = self._with_refusal(api, release) if asks else api
+        return replace(diagnose(examined, seen, all_controllers=not self.only), release=release)
 
     def machines(self) -> Diagnosis:
         """The controllers alone: the API counts as one that answers, and refuses nothing. Never raises, either."""
