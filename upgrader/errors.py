@@ -5,7 +5,7 @@
     │   ├── ConfigError           2  …with the file and the line
     │   └── BackupRefused         2  a backup is damaged, or isn't this cluster's
     ├── Blocked                 3  a check forbids the run; nothing was changed
-    │   └── PlanNotApproved       3  …it would change something else than its approved plan
+    │   └── PlanNotApproved       3  …its changes are not those of its approved plan
     ├── LabError                  2  the local lab can't do what was asked
     ├── StepFailed                4  a step did not reach its goal (the engine rolls back)
     │   ├── GateFailed            4  …applied, but a gate did not pass
@@ -125,7 +125,7 @@ class Blocked(UpgraderError):
 
 
 class PlanNotApproved(Blocked):
-    """A campaign's run would change something else than the plan that was approved; nothing was changed."""
+    """A campaign's run would make other changes than those that were approved; nothing was changed."""
 
 
 class StepFailed(UpgraderError):

@@ -385,8 +385,8 @@ def _too_large(request: ApiRequest, error: _ItemTooLarge) -> ApiError:
     before = "/".join(filter(None, (meta.get("namespace"), meta.get("name"))))
     return ApiError(
         f"'{request.what}': the response has an object of more than {LARGEST_OBJECT_BYTES >> 20} MiB, which upgrader "
-        "doesn't read. In the order of namespace and name, it is the "
-        f"{f'one after {before}' if before else 'first of its page'}",
+        "doesn't read. Sorted by namespace and name, it is the "
+        f"{f'object after {before}' if before else 'first object of its page'}",
         remedy="Make that object smaller, or delete it: etcd stores an object of this size only if "
         "--max-request-bytes was raised.",
     )

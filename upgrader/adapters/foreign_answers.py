@@ -46,8 +46,8 @@ def not_kubernetes(text: bytes, what: str, status: int = HTTPStatus.OK) -> ApiUn
             f"the response to '{what}' might not be from a Kubernetes API: HTTP {status} {_UNSERVED.decode()!r}, "
             "without the header Audit-Id, which an API server gives each of its responses",
             remedy="Check what is between this machine and the API server (the kubeconfig's server and proxy-url, load "
-            "balancers): either it has sent this response itself, or it removes response headers. It has to leave "
-            "Audit-Id in them.",
+            "balancers): either it sent this response itself, or it removes response headers. Configure it to keep the "
+            "header Audit-Id.",
         )
     return ApiUnavailable(
         f"the response to '{what}' is not from a Kubernetes API: {counted}{text[:_SHOWN_BYTES]!r}",

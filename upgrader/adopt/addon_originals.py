@@ -122,7 +122,7 @@ class Originals:
                 container = restored["spec"]["template"]["spec"]["containers"][0]
                 container["image"] = at_version(container["image"], version)
             if changed:
-                note(f"ConfigMap {restored['metadata']['name']} keeps {', '.join(changed)} of the release")
+                note(f"ConfigMap {restored['metadata']['name']} keeps the release's {', '.join(changed)}")
             namespace = SYSTEM if kind.namespaced else ""
             if restored["kind"] == "Deployment":
                 self._keep_size(restored)

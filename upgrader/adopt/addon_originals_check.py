@@ -79,7 +79,7 @@ def check_names(manifests: Sequence[Any], place: str) -> None:
 
 def _refused(place: str, what: str) -> StepFailed:
     return StepFailed(
-        f"{place} has {what}: it was changed after the adoption; none of it is restored",
+        f"{place} was changed after the adoption: it has {what}; none of it is restored",
         remedy="Find out who changed it. Correct it and run the same command again, or have kubeadm write the objects "
         "on a controller: kubeadm init phase addon all --print-manifest",
     )

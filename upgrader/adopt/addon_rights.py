@@ -42,9 +42,9 @@ def check_rights(role: KubeObject | None, rendered: str) -> None:
         rights = "; ".join(f"{', '.join(each)} {what}" for what, each in verbs.items())
         raise Blocked(
             f"ClusterRole {COREDNS_ROLE} has rights that the chart would remove: {rights}",
-            remedy="Give them to ServiceAccount kube-system/coredns by a separate ClusterRole and ClusterRoleBinding, "
-            "and remove them from this one. Or set `coredns.enabled: false` in values/kubernetes.yaml: adoption and "
-            "upgrades then leave CoreDNS unchanged.",
+            remedy="Grant these rights to ServiceAccount kube-system/coredns with a separate ClusterRole and "
+            f"ClusterRoleBinding, and remove them from {COREDNS_ROLE}. Or set `coredns.enabled: false` in "
+            "values/kubernetes.yaml: adoption and upgrades then leave CoreDNS unchanged.",
         )
 
 

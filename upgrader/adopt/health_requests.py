@@ -73,16 +73,16 @@ def check_health_requests(hosts: Hosts, controllers: Iterable[ControllerFacts], 
         anonymous, refused = _anonymous((hosts.read(controller.host, path) or b"") if path else b"")
         if authorizes_all and not anonymous:
             raise Blocked(
-                f"{controller.host.name}: kube-apiserver authorizes all requests (--authorization-mode={_ALL}, also "
-                "its default), and then rejects anonymous ones. HAProxy's check would never succeed, because it has no "
-                f"token (`health.token: false`: kube-apiserver reads only one --{_TOKENS}); nothing was changed",
+                f"{controller.host.name}: with --authorization-mode={_ALL}, which is the default, kube-apiserver "
+                "rejects anonymous requests. HAProxy's check would always fail, because it has no token "
+                f"(`health.token: false`, because kube-apiserver reads only one --{_TOKENS}); nothing was changed",
                 remedy=f"{_TOKEN_AGAIN} Or set --authorization-mode=Node,RBAC on every controller, once all clients "
                 f"have rights by RBAC. Or allow them in a file of --{_FLAG}, as {_ALLOWED}.",
             )
         if refused:
             raise Blocked(
                 f"{controller.host.name}: {path} (`anonymous`), which --{_FLAG} names, rejects anonymous requests for "
-                f"{' and '.join(refused)}. HAProxy's check would never succeed, because it has no token "
+                f"{' and '.join(refused)}. HAProxy's check would always fail, because it has no token "
                 f"(`health.token: false`, because kube-apiserver reads only one --{_TOKENS}); nothing was changed",
                 remedy=f"Allow them on every controller, as {_ALLOWED}. Or: {_TOKEN_AGAIN}",
             )

@@ -121,8 +121,8 @@ class StaticPods:
                 if self.hosts.read(host, f"{MANIFESTS}/{component}.yaml") is not None:
                     if self.hosts.read(host, f"{source}/{component}.yaml") is not None:
                         note(
-                            f"{host.name}: {MANIFESTS} already has a {component}.yaml: kept it, and not the one in "
-                            f"{source}"
+                            f"{host.name}: {MANIFESTS} already has a {component}.yaml, which was kept; the one in "
+                            f"{source} was not used"
                         )
                     continue
                 self._retag(host, component, note)

@@ -91,8 +91,8 @@ def check_volumes(facts: KubeadmFacts, component: str, rendered: Mapping[str, An
                 raise Blocked(
                     f"{component}'s static pod on {controller.host.name} uses files that the chart's pod would lack: "
                     f"{', '.join(absent)}",
-                    remedy="Add them to the release's `extraVolumes` and `extraVolumeMounts`, which replace those that "
-                    "`adopt` would write; or remove both from its values.",
+                    remedy="Add them to the release's `extraVolumes` and `extraVolumeMounts`. These replace those that "
+                    "`adopt` would write: to let `adopt` write them, remove both keys from the values.",
                 )
             _verify_pki(controller.host.name, static, rendered, pki)
             _verify_written(controller.host.name, static, rendered)

@@ -136,7 +136,7 @@ class LeaveStep(OneWay):
     name: str = "leave"
 
     def summary(self) -> str:
-        return f"wait until the control plane's pods on {self.host.name} have ended; their clients move first"
+        return f"wait until the control plane's pods on {self.host.name} have ended; clients switch to other pods first"
 
     def apply(self, note: Callable[[str], None]) -> None:
         for pod in pods_on(self.kube, self.host.name):

@@ -84,13 +84,13 @@ _REMEDIES = {
     "hostAliases": "For kube-apiserver, write the names to /etc/hosts of each controller; for the other two, set "
     "`controlPlane.hostAliases` in values/kubernetes.yaml. Then remove them from the static pod.",
     "user": "The charts' pods run as root without capabilities, and can't read files that only another "
-    "user may read. Change the owner of keys and configuration to root, and remove it from the "
-    "static pod (kubeadm's feature gate RootlessControlPlane sets it).",
+    "user may read. Change the owner of keys and configuration to root, and remove the setting from the "
+    "static pod (kubeadm's feature gate RootlessControlPlane adds it).",
     "command": "Have the container start the component itself, with flags of the form --NAME=VALUE, as kubeadm writes "
     "them, from /usr/local/bin or another folder of its PATH.",
-    "env": "Write the value itself into the flags that refer to the variable, and remove the variable: "
-    "controllers may have different addresses in a flag, but not in a variable. If the component reads the variable, "
-    "set its `value` instead.",
+    "env": "In the flags that refer to the variable, write its value instead, and remove the variable: a flag may "
+    "have a different value on each controller, but a variable can't. If the component itself reads the variable, "
+    "give it a literal `value`.",
 }
 _USERS = frozenset({"fsGroup", "runAsGroup", "runAsNonRoot", "runAsUser", "supplementalGroups"})
 """What of a securityContext says as whom the pod runs."""
@@ -149,9 +149,9 @@ def _check_flag_names(host: str, static: StaticPod) -> None:
             raise Blocked(
                 f"{static.component}'s static pod on {host} has --{name}, which isn't the name of a flag: names have "
                 "lower-case letters, digits and dashes; nothing was changed",
-                remedy="Correct it in the static pod, on every controller, as --feature-gates for --featureGates; the "
-                "kubelet then restarts the pod. If kubeadm has it from `extraArgs` in ConfigMap "
-                f"{_SYSTEM}/kubeadm-config, also correct it there.",
+                remedy="Correct it in the static pod, on every controller (for example, write --feature-gates instead "
+                "of --featureGates); the kubelet then restarts the pod. If kubeadm has it from `extraArgs` in "
+                f"ConfigMap {_SYSTEM}/kubeadm-config, also correct it there.",
             )
 
 

@@ -139,11 +139,14 @@ def _refuse_older(run: DiscoveredRun, found: DiscoveredRuns) -> None:
 def _start_anew(kind: RunKind) -> str:
     if kind is RunKind.LEAVE_OUT_CONTROLLER:
         return (
-            "It left out a controller that was down. No upgrade that started before it can be continued. If that "
-            "controller is up again, first upgrade it: upgrader resume (without --run). Then start a new run: upgrader "
-            "run"
+            "It left out a controller that was down. Upgrades that started before that run can't be continued. If "
+            "that controller is up again, first upgrade it: upgrader resume (without --run). Then start a new run: "
+            "upgrader run"
         )
-    return f"It was `{kind.command}`. No upgrade that started before it can be continued. Start a new run: upgrader run"
+    return (
+        f"It was `{kind.command}`. Upgrades that started before that run can't be continued. Start a new run: upgrader "
+        "run"
+    )
 
 
 def _refuse_half_left_out(marked: Session) -> None:

@@ -70,7 +70,7 @@ _GATES: Mapping[str, type] = {
 _RECOVERED: Mapping[str, tuple[str, str]] = {
     "apiserver.exits": (
         "…: kube-apiserver or its standby pod exits with …: …",
-        "`upgrader recover`: its Helm release is rolled back to its last good revision",
+        "`upgrader recover`: it rolls the Helm release back to the last good revision",
     ),
     "certificates.expired": (
         "…: certificates have expired",

@@ -39,7 +39,7 @@ from upgrader.steps.rehearsal.servers import Server, kept_elsewhere, servers_of
 __all__ = ["Rehearsed", "rehearse"]
 
 _UNNAMED = {
-    OTHER_CLUSTER: "None of the kubelets in the audit log is a node of this cluster.",
+    OTHER_CLUSTER: "This cluster has none of the nodes whose kubelets are in the audit log.",
     DAMAGED: "It is unknown which clients sent these requests.",
 }
 """What findings of an audit log say without names."""

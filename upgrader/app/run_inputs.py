@@ -158,7 +158,9 @@ def _not_inputs(settings: Settings, written: Collection[Path]) -> Collection[Pat
         for name, root in named.items():
             if identity(path) is not None and (identity(path) == identity(root) or _is_chart(name, root, real)):
                 raise UsageError(
-                    f"{path} is also {name}, which an approval must cover", remedy="Move it to another folder."
+                    f"{path} is {name}, which an approval must cover, and also a kubeconfig, a backup or an output "
+                    "file, which it can't cover",
+                    remedy="Move it to another folder.",
                 )
         inside = real.relative_to(folder).parts[:-1] if real.is_relative_to(folder) else ()
         if _VARIABLES & set(real.parts) or any(map(looked_into, inside)):

@@ -65,13 +65,13 @@ _OPTIONS = (
         "changes",
         metavar="DIGEST",
         hidden=True,
-        help="Refuse a plan that changes something else than the saved one that a fleet's campaign approved.",
+        help="Refuse a plan whose changes differ from those that a fleet's campaign approved.",
     ),
     click.option(
         "--after",
         metavar="RUN",
         hidden=True,
-        help="With --resume, refuse if a newer run than RUN has ended (none: any run).",
+        help="With --resume, refuse if a run newer than RUN has ended (`none`: if any run has ended).",
     ),
 )
 
@@ -119,7 +119,7 @@ class ApprovedChanges:
             return
         if checked.plan.changes_digest != self.digest and not self._has_begun(session):
             raise PlanNotApproved(
-                "the cluster has changed since its plan was saved and approved: a run would change something else; "
+                "the cluster has changed since its plan was saved and approved: a run would now make other changes; "
                 "nothing was changed",
                 # Without `upgrader`, to which the terminal would add this cluster's folder.
                 remedy="`fleet status`, in the fleet folder, shows how to review and approve its new plan.",

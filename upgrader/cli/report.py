@@ -44,7 +44,7 @@ __all__ = ["report", "show_page"]
     nargs=2,
     metavar="RUN RUN",
     shell_complete=complete_run,
-    help="Compare the step durations of two runs instead; with -o json or markdown.",
+    help="Only compare the step durations of two runs (with -o: json or markdown).",
 )
 @click.pass_obj
 def report(

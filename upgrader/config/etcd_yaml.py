@@ -32,7 +32,7 @@ class EtcdSection(Section):
     )
     version: str = Field(
         default="",
-        description="The version of etcd in the image, if its tag doesn't begin with it: `3.6.6`.",
+        description="The image's version of etcd, such as `3.6.6`. Required if the image's tag doesn't begin with it.",
     )
     ready_deadline: Duration = Field(
         default=EtcdSettings.ready_seconds,

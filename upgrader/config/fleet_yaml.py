@@ -76,11 +76,12 @@ class SoakSection(Section):
     min_requests: int = Field(
         0,
         ge=0,
-        description="How many requests for objects an API server of each upgraded cluster must have answered since the "
-        "cluster's run ended, according to its metrics. Not counted: 401, 403, 429 and 5xx, watches and connections, "
-        "Leases, probes. The metrics don't distinguish users from controllers and kubelets, which also send requests "
-        "in an idle cluster. With several controllers, only one API server is queried. If it wasn't queried within an "
-        "hour after the run, and hasn't restarted since, requests are counted from the first query on.",
+        description="The least number of requests for objects that an API server of each upgraded cluster must have "
+        "answered since the cluster's run ended, according to its metrics. Not counted: 401, 403, 429 and 5xx, watches "
+        "and connections, Leases, probes. The metrics don't distinguish users from controllers and kubelets, which "
+        "also send requests in an idle cluster. With several controllers, only one API server is queried. If it wasn't "
+        "queried within an hour after the run, and hasn't restarted since, requests are counted from the first query "
+        "on.",
         examples=[10000],
     )
     gates: list[Text] = Field(
@@ -93,10 +94,10 @@ class SoakSection(Section):
     )
     restart: bool = Field(
         False,
-        description="Whether a pod is restarted in each upgraded cluster once the stage's runs have ended: one of "
-        "kube-scheduler or kube-controller-manager that isn't the leader, of two or more. The pod is evicted, and the "
-        "soak doesn't end before all pods of its Deployment are ready again. Windows, exclusions, `maxConcurrency` and "
-        "`domains` apply to these restarts as they do to runs.",
+        description="Whether a pod is restarted in each upgraded cluster once the stage's runs have ended: a pod of "
+        "kube-scheduler or kube-controller-manager that isn't the leader, if there are at least two. It is evicted, "
+        "and the soak doesn't end before all pods of its Deployment are ready again. Windows, exclusions, "
+        "`maxConcurrency` and `domains` apply to these restarts as they do to runs.",
     )
 
 
@@ -181,7 +182,7 @@ class ExclusionSection(Section):
 
     selector: SelectorSection = Field(default=SelectorSection(), description="The clusters. Empty: all.")
     first: Day = Field(alias="from", description="The first day.")
-    last: Day = Field(alias="to", description="The last day, which is excluded too.")
+    last: Day = Field(alias="to", description="The last day: runs may start again on the next one.")
     time_zone: Text = Field(description="An IANA time zone, such as `Europe/Berlin`.")
 
 
@@ -236,7 +237,7 @@ class JobsSection(Section):
     namespace_prefix: str = Field(
         default="fleet-",
         pattern=r"^[a-z0-9][-a-z0-9]*$",
-        description="The prefix of each cluster's namespace, followed by the cluster's name, as in the chart `fleet`.",
+        description="Each cluster's namespace is this prefix and the cluster's name, as in the chart `fleet`.",
     )
     queue: str = Field(
         default="", description="Kueue's LocalQueue in each of these namespaces. Empty: Jobs begin immediately."
@@ -272,9 +273,9 @@ class FleetSpec(Section):
     kubeconfig_exec: list[Text] = Field(
         default=[],
         description="Commands that kubeconfigs may run for credentials (`exec`): names that are searched on PATH, or "
-        "absolute paths. Anyone who can change a cluster folder can run them as your user, with any arguments "
-        "(and, in `exec.env`, variables for accounts, profiles, roles, regions and credentials only): with most "
-        "commands, that allows any code.",
+        "absolute paths. The arguments aren't restricted; in `exec.env`, only variables for accounts, profiles, roles, "
+        "regions and credentials are allowed. With most commands, anyone who can change a cluster folder can run any "
+        "code as your user.",
         examples=[["aws"]],
     )
     observability: FleetObservabilitySection = FleetObservabilitySection()

@@ -212,7 +212,7 @@ def _written(context: PreflightContext) -> Iterator[Finding]:
                 yield _unwritten(name, error.message)
             else:
                 yield _refused(
-                    f"{name}: the API refuses it, and a gate writes it", name, error, PROBE_NAMESPACE, otherwise
+                    f"{name}, which a gate writes, is refused by the API", name, error, PROBE_NAMESPACE, otherwise
                 )
             return
 

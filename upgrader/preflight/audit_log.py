@@ -88,7 +88,7 @@ def _of_another_cluster(log: AuditLog, nodes: Collection[str]) -> Iterator[Findi
             OTHER_CLUSTER,
             "error",
             "the audit log is from another cluster",
-            f"Its kubelets are from {first_few(sorted(log.nodes))}; none is a node of this cluster.",
+            f"Its kubelets run on {first_few(sorted(log.nodes))}; this cluster has none of these nodes.",
             "Pass the audit log of this cluster's kube-apiserver.",
         )
 

@@ -28,7 +28,7 @@ _ISSUED: Mapping[str, tuple[str, ...]] = {
 
 _EFFECTS = {
     "sa.": "Tokens that one kube-apiserver issues are refused by another: pods randomly lose access to the API.",
-    "etcd/": "One kube-apiserver can't connect to the etcd of another controller, nor one member to another.",
+    "etcd/": "kube-apiserver can't connect to etcd on other controllers, and etcd members can't connect to each other.",
     "front-proxy": "Aggregated APIs accept requests from only some instances of kube-apiserver.",
     "ca.": "Only some instances of kube-apiserver accept kubelets and clients.",
 }

@@ -193,9 +193,9 @@ def _marked(context: PreflightContext, name: str, mark: LeftOut, node: KubeObjec
             "nodes.left-out",
             "warning",
             f"controller {name} is back, but this run still leaves it out",
-            f"Upgrade {context.upgrade_to_resume} isn't complete, and {name} can only be brought back afterwards. "
-            f"This run starts from the state in which that upgrade stopped. {name} keeps {mark.span}, which may serve "
-            "requests until then.",
+            f"{name} can only be brought back once upgrade {context.upgrade_to_resume} is complete. This run starts "
+            f"from the state in which that upgrade stopped. Until {name} is brought back, it keeps {mark.span}, which "
+            "may serve requests.",
             f"Once this run has succeeded, upgrade {name}, too: upgrader resume",
         )
     elif not is_unreachable(node):

@@ -26,7 +26,7 @@ _ANSWERED = ("audit-log", "helm", "playbooks", "removed-apis")
 _IN_PART = (
     NotAsked(
         "charts",
-        "`lookup` returns nothing, and `.Capabilities` has Helm's defaults, but the target's version",
+        "`lookup` returns nothing, and `.Capabilities` has Helm's defaults, except for the target's version",
     ),
     NotAsked("kubeconfig", "upgrader doesn't read credentials offline"),
     NotAsked("removed-apis", "the cluster's state: its installed releases, and the requests of its clients"),

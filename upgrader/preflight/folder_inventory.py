@@ -28,7 +28,9 @@ def check_inventory(context: FolderContext) -> Iterator[Finding | NotAsked]:
         context.guard.check_tree(path)
         check_exists(path)
         if settings.dynamic_inventory:
-            yield NotAsked("inventory", f"{name}: `cluster.dynamicInventory` lets it run code, which only Ansible does")
+            yield NotAsked(
+                "inventory", f"{name}: `cluster.dynamicInventory` lets it run code, and offline, no code is run"
+            )
             return
         check_static(path)
         if path.is_file() and is_vault(path):

@@ -60,7 +60,9 @@ def check_checkpointer(context: PreflightContext) -> Iterator[Finding]:
             "error" if complete else "warning",
             f"{_NAME} is not Ready",
             "\n".join(verdict.lines()),
-            verdict.remedy if complete else "The run's gates need it Ready once the control plane is healthy again.",
+            verdict.remedy
+            if complete
+            else f"Once the control plane is healthy again, the run's gates require that {_NAME} is Ready.",
         )
 
 

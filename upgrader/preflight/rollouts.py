@@ -162,7 +162,8 @@ def _awaited(context: PreflightContext) -> Iterator[Finding]:
             "rollouts.awaited",
             "info",
             f"the run waits for rollout groups: {first_few(sorted(names))}",
-            "It waits after each step that changes them or has gates for them, until every pod is updated and Ready.",
+            "After each step that changes them or has gates for them, the run waits until every pod is updated and "
+            "Ready.",
         )
 
 

@@ -63,8 +63,8 @@ def _requested(context: PreflightContext) -> Iterator[Finding]:
             "warning",
             f"clients use APIs that {context.target} doesn't serve: {', '.join(sorted(removed))}",
             "Requests were seen since this kube-apiserver started. These clients fail after the upgrade.",
-            "Find them in the audit log (annotation k8s.io/deprecated), update them, and restart kube-apiserver's pods "
-            "one at a time to reset the count.",
+            "Find these clients in the audit log (annotation k8s.io/deprecated), and update them. Then restart "
+            "kube-apiserver's pods one at a time to reset the count.",
         )
     if deprecated:
         yield Finding(

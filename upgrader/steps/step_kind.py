@@ -120,7 +120,7 @@ def preparing(step: Step) -> PipelineStep:
 def not_named(step: StepState, what: str, by_hand: str = "") -> UsageError:
     """A journal's step that upgrader.yaml has not, or has as another one."""
     return UsageError(
-        f"the run's journal restores {what} for step {step.name!r}, but upgrader.yaml has no such step",
+        f"according to the run's journal, step {step.name!r} restores {what}, but upgrader.yaml has no such step",
         remedy="upgrader only undoes steps that upgrader.yaml has. If you know this run, add the step to `pipeline` "
         f"again, and run the same command again; or restore it yourself{by_hand}.",
     )

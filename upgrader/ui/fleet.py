@@ -90,7 +90,7 @@ def print_fleet_status(status: FleetStatus, stream: TextIO | None = None, progra
         print_line(out, Text(f"run by {status.coordinator.holder} since {minute(status.coordinator.since)}"))
     if status.decision.stop and state.ended is None:
         stop = with_program(status.decision.stop, ("fleet",), program)
-        print_line(out, Text(f"no cluster begins: {stop}{_way_out(status, program)}", style="red"))
+        print_line(out, Text(f"no run starts: {stop}{_way_out(status, program)}", style="red"))
     for stage in status.fleet.stages:
         out.print()
         print_line(out, _stage_line(stage, status, program), 2)

@@ -179,7 +179,7 @@ class CampaignPicture:
         return row((title, None), (Text(elapsed, style="dim"), max(12, len(elapsed))))
 
     def _stop(self) -> list[RenderableType]:
-        return [_line((f" no cluster begins: {self.shown.stop}", "red"))] if self.shown.stop else []
+        return [_line((f" no run starts: {self.shown.stop}", "red"))] if self.shown.stop else []
 
     def _foot(self, columns: int) -> list[RenderableType]:
         lines: list[RenderableType] = []

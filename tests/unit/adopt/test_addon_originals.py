@@ -284,8 +284,8 @@ def test_what_the_add_ons_have_got_since_the_adoption_stays(place: Place) -> Non
     images = [each["spec"]["template"]["spec"]["containers"][0]["image"] for each in (dns, proxy)]
     assert images == ["mirror.example/coredns:v2", "mirror.example/kube-proxy@sha256:1"]
     said = "\n".join(notes)
-    assert "ConfigMap coredns keeps Corefile of the release" in said
-    assert "ConfigMap kube-proxy keeps config.conf of the release" in said
+    assert "ConfigMap coredns keeps the release's Corefile" in said
+    assert "ConfigMap kube-proxy keeps the release's config.conf" in said
 
 
 def test_a_configuration_that_says_the_same_is_restored_as_kubeadm_wrote_it(place: Place) -> None:

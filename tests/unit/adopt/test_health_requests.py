@@ -89,7 +89,7 @@ def test_where_all_requests_are_authorized_anonymous_ones_are_refused(
     helm: HelmAdapter, flags: dict[str, str], text: str, modes: str
 ) -> None:
     """kube-apiserver turns them off by itself then, which no flag says: HAProxy's check would never succeed."""
-    words = "^controller-1: kube-apiserver authorizes all requests .* rejects anonymous ones"
+    words = "^controller-1: with --authorization-mode=AlwaysAllow, .* rejects anonymous requests"
     with pytest.raises(Blocked, match=words) as caught:
         _checked(helm, flags | _TOKENS | {"authorization-mode": modes}, text)
     assert "nothing was changed" in caught.value.message and "remove --token-auth-file" in caught.value.remedy
@@ -101,7 +101,7 @@ def test_so_it_is_without_the_flag_as_that_is_its_default(helm: HelmAdapter) -> 
     plain = [word for word in pod.container["command"] if not word.startswith("--authorization-mode")]
     known = kubeadm_facts(kubeadm_pod("kube-apiserver", {}, container={**pod.container, "command": plain}))
     derived = derive_values(known, ("10.0.0.1",), {}, helm, charts_folder())
-    with pytest.raises(Blocked, match="kube-apiserver authorizes all requests"):
+    with pytest.raises(Blocked, match="with --authorization-mode=AlwaysAllow"):
         check_health_requests(FakeHosts(), known.controllers, derived.values["kube-apiserver"])
 
 

@@ -247,7 +247,8 @@ def test_undo_leaves_a_manifest_that_is_there_now(tmp_path: Path) -> None:
     RetireStep("retire", disk.pods(V137), (SCHEDULER,)).undo(RestorePoint(), notes.append)
     assert disk.read(HOST, f"{MANIFESTS}/{SCHEDULER}.yaml") == NEW
     assert disk.read(HOST, f"{ADOPTED}/{SCHEDULER}.yaml") == STALE
-    assert notes == [f"{HOST.name}: {MANIFESTS} already has a {SCHEDULER}.yaml: kept it, and not the one in {ADOPTED}"]
+    kept = f"{MANIFESTS} already has a {SCHEDULER}.yaml, which was kept; the one in {ADOPTED} was not used"
+    assert notes == [f"{HOST.name}: {kept}"]
     step = RetireStep("retire", disk.pods(), (SCHEDULER,))
     step.apply(quiet)
     step.undo(RestorePoint(), quiet)

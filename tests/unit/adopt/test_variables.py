@@ -122,7 +122,10 @@ def test_a_flag_with_a_variable_from_elsewhere_is_refused_by_the_variable() -> N
     pod = kubeadm_pod("kube-apiserver", {"secure-port": "$(PORT)"}, container={"env": env})
     with pytest.raises(Blocked, match="has the environment variable PORT with `valueFrom`") as caught:
         check_static_pods(kubeadm_facts(pod).controllers)
-    assert "into the flags that refer to the variable, and remove the variable" in caught.value.remedy
+    assert (
+        "In the flags that refer to the variable, write its value instead, and remove the variable"
+        in caught.value.remedy
+    )
 
 
 def test_an_own_address_from_a_variable_can_be_written_out_on_several_controllers() -> None:

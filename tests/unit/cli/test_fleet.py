@@ -615,7 +615,7 @@ def test_inventory_that_has_changed_since(folder: Path, right: str, wrong: str) 
         fleet(folder, "run", "--yes")
     inventory = folder / "fleet-inventory.yaml"
     inventory.write_text(inventory.read_text().replace(right, wrong))
-    assert "no cluster begins: " in fleet(folder, "status").stdout
+    assert "no run starts: " in fleet(folder, "status").stdout
     found = json.loads(fleet(folder, "status", "-o", "json").stdout)
     assert [each["cluster"] for each in found["clusters"]] == ["a", "b", "c"]
     assert "Approved" in fleet(folder, "approve", "production", "--reason", "fine").stderr
@@ -712,7 +712,7 @@ def test_run_of_a_campaign_refuses_another_plan(tmp_path: Path, *, to_do: bool) 
     same, other = ApprovedChanges("a", ""), ApprovedChanges("b", "")
     with with_approved_inputs(tmp_path, None, nullcontext(proposal), changes=same) as found:
         assert found is proposal
-    blocked = pytest.raises(Blocked, match="a run would change something else; nothing was changed")
+    blocked = pytest.raises(Blocked, match="a run would now make other changes; nothing was changed")
     refused = blocked if to_do else nullcontext()
     with refused, with_approved_inputs(tmp_path, None, nullcontext(proposal), changes=other):
         pass
@@ -733,7 +733,7 @@ def test_later_hop_is_not_held_to_the_saved_plan(tmp_path: Path) -> None:
         session = SimpleNamespace(find_brief_runs=lambda runs=runs: runs)
         proposed: Any = nullcontext(ProposedUpgrade(checked, cast(Any, session), FrontEnd(), cast(Any, None)))
         for asking in ("mine", ""):
-            refused = nullcontext() if passes and asking else pytest.raises(Blocked, match="something else")
+            refused = nullcontext() if passes and asking else pytest.raises(Blocked, match="other changes")
             changes = ApprovedChanges("of the first hop", asking)
             with refused, with_approved_inputs(tmp_path, None, proposed, asking, changes):
                 pass

@@ -136,7 +136,7 @@ def test_controller_is_left_out_for_the_upgrade_that_a_campaign_approved(command
     assert commands.done and commands.wanted.refuse is not None
     found = SimpleNamespace(document=SimpleNamespace(to_do=True), plan=SimpleNamespace(changes_digest="other"))
     runs: Any = SimpleNamespace(find_brief_runs=lambda: SimpleNamespace(runs=()))
-    with pytest.raises(Blocked, match="would change something else; nothing was changed"):
+    with pytest.raises(Blocked, match="would now make other changes; nothing was changed"):
         commands.wanted.refuse(cast(Any, found), runs)
     found.plan.changes_digest = "mine"
     commands.wanted.refuse(cast(Any, found), runs)

@@ -37,7 +37,7 @@ def test_controllers_with_the_same_keys(world: World) -> None:
 
 @pytest.mark.parametrize(
     ("file", "effect"),
-    [("ca", "kubelets"), ("front_proxy_ca", "Aggregated APIs"), ("etcd__ca", "connect to the etcd")],
+    [("ca", "kubelets"), ("front_proxy_ca", "Aggregated APIs"), ("etcd__ca", "connect to etcd on other controllers")],
 )
 def test_ca_that_differs(world: World, file: str, effect: str) -> None:
     """An error that names the file, who has which, and what goes wrong."""

@@ -127,7 +127,7 @@ def test_upgrade_that_cannot_be_completed_keeps_no_run_from_starting(three: Worl
     mark = LeftOut("out", V(1, 36, 3), V(1, 37, 1))
     told = found(replace(marked(three, mark), upgrade_to_resume="20260101T000000-v1.37.1"))
     assert told.keys() == {"nodes.left-out"} and not told["nodes.left-out"].blocking
-    assert "20260101T000000-v1.37.1 isn't complete" in told["nodes.left-out"].diagnosis
+    assert "once upgrade 20260101T000000-v1.37.1 is complete" in told["nodes.left-out"].diagnosis
     assert "v1.36.3 or v1.37.1" in told["nodes.left-out"].diagnosis
     assert "upgrader resume" in told["nodes.left-out"].remedy
 

@@ -208,7 +208,7 @@ def test_pod_that_can_not_share_the_port(world: World, cluster: Cluster) -> None
     world.events[20.0] = "stands"
     world.apply(cluster)
     assert world.withdrawn
-    assert any("may be unreachable for up to 90 s" in note for note in world.notes)
+    assert any("for up to 90 s, the API may be unreachable" in note for note in world.notes)
 
 
 def test_port_that_is_never_taken_over(world: World, cluster: Cluster) -> None:

@@ -32,7 +32,7 @@ def decided(
 ) -> list[str]:
     """What is done, in words."""
     actions = next_actions(controllers, attempts or Attempts(), now, api_answers=api)
-    return [str(action).partition(", kept on")[0] for action in actions]
+    return [str(action).partition(", captured at")[0] for action in actions]
 
 
 PUT_4 = "controller-1: start kube-apiserver from its generation 4"
@@ -156,7 +156,7 @@ def wrong(**changes: object) -> Controller:
 def replaced(seen: Controller, attempts: Attempts | None = None, now: float = 0.0) -> list[str]:
     """What is done about a wrong API, in words."""
     actions = next_actions([replace(seen, wrong=True)], attempts or Attempts(), now, api_answers=True, replace=True)
-    return [str(action).partition(", kept on")[0] for action in actions]
+    return [str(action).partition(", captured at")[0] for action in actions]
 
 
 STOP = "controller-1: stop kube-apiserver-new, which does not work correctly"

@@ -145,7 +145,7 @@ def test_commands_of_a_picture_can_be_copied() -> None:
     decision = replace(campaign.status.decision, stages={"last": approval}, waits={}, stop=stop)
     found = overview(replace(campaign.status, decision=decision), campaign.now, program)
     shown = drawn(found, campaign.now, width=200, program=program)
-    assert f"no cluster begins: {stop.replace('upgrader', program)}" in shown
+    assert f"no run starts: {stop.replace('upgrader', program)}" in shown
     assert f"   waits for an approval: {program} fleet approve last --reason TEXT" in shown
     assert "upgrader fleet" not in shown
     out = StringIO()
@@ -163,7 +163,7 @@ def test_what_needs_an_operator_is_seen() -> None:
     )
     found = overview(status, campaign.now)
     shown = drawn(found, campaign.now)
-    assert " no cluster begins: paused by ann: audit\n" in shown and f"{PROGRAM} fleet resume" in shown
+    assert " no run starts: paused by ann: audit\n" in shown and f"{PROGRAM} fleet resume" in shown
     assert "fleet status" not in drawn(found, campaign.now, program="")
     assert " upgrader fleet status · upgrader fleet resume" in drawn(
         found, campaign.now, program=f"upgrader -C {'x' * 60}"

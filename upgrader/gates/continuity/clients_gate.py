@@ -171,11 +171,11 @@ class ClientsGate:
         excused = next((seen.excused for seen in self._seen.values() if seen.excused), "")
         if excused:
             return holds(
-                "kube-apiserver rejects no more requests than before this run, and is not slower. Not counted: "
+                "kube-apiserver doesn't reject more requests than before this run, and is not slower. Not counted: "
                 f"requests of one client with invalid credentials ({excused}), because this step changed no "
                 "authentication and restarted no kube-apiserver"
             )
-        return holds("kube-apiserver rejects no more requests than before this run, and is not slower")
+        return holds("kube-apiserver doesn't reject more requests than before this run, and is not slower")
 
     def _read_at(self, server: str) -> float:
         return self._seen[server].read_at if server in self._seen else -inf

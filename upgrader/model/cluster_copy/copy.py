@@ -123,7 +123,7 @@ class ClusterCopy:
         for index, item in enumerate(given["objects"]):
             copied = copied_object(item) if isinstance(item, Mapping) else None
             if copied is None:
-                raise DamagedCopy(("objects", index), "a copy has no objects of this kind, and none without a name")
+                raise DamagedCopy(("objects", index), "a copy has no objects of this kind, or this object has no name")
             if _labs_own(item):
                 raise DamagedCopy(("objects", index), "a copy doesn't have this object: each lab has its own")
             _only(("objects", index), copied, item)
@@ -306,7 +306,7 @@ def _of_node(label: str) -> bool:
 
 def _read_node(where: tuple[str | int, ...], given: Any) -> CopiedNode:
     if not isinstance(given, Mapping) or given.keys() != {"name", "controller", "kubelet", "labels", "taints"}:
-        raise DamagedCopy(where, "a node has name, controller, kubelet, labels and taints")
+        raise DamagedCopy(where, "a node must have the keys name, controller, kubelet, labels and taints, and no other")
     if word(given["name"]) is NOTHING or not isinstance(given["controller"], bool):
         raise DamagedCopy((*where, "name"), "this is not a node")
     if given["kubelet"] != "" and KubernetesVersion.known(str(given["kubelet"])) is None:

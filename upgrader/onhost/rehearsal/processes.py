@@ -160,7 +160,7 @@ class Processes:
         ran, waited = _processor_seconds(self._started[name].pid)
         if waited > max(seconds / 2, _STARVED * ran):
             raise Failed(
-                f"{self._titles[name]} had a processor for {ran:.0f} s, and waited {waited:.0f} s for one, because "
+                f"{self._titles[name]} got {ran:.0f} s of CPU time, and waited {waited:.0f} s for a CPU, because "
                 f"other processes keep this host busy and have priority over a rehearsal. {LESS_BUSY}"
             )
 

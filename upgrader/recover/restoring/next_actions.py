@@ -72,7 +72,7 @@ class StartStandby:
     instead_of: int | None = None
 
     def __str__(self) -> str:
-        captured = f", kept on {self.generation.captured_at}" if self.generation.captured_at else ""
+        captured = f", captured at {self.generation.captured_at}" if self.generation.captured_at else ""
         instead = f" instead of {self.instead_of}, which does not start" if self.instead_of is not None else ""
         return f"{self.host.name}: start kube-apiserver from its generation {self.generation.number}{captured}{instead}"
 

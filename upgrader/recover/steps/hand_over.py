@@ -210,8 +210,8 @@ class _Watch:
             return
         self._freed.add(node)
         self.note(
-            f"{node}: kube-apiserver's own pod can't share the port with its standby pod; stopping the standby pod: "
-            f"the API may be unreachable for up to {PORT_SECONDS:.0f} s, until the kubelet starts the pod again"
+            f"{node}: kube-apiserver's own pod can't share the port with its standby pod; stopping the standby pod. "
+            f"Until the kubelet has started the other pod, for up to {PORT_SECONDS:.0f} s, the API may be unreachable"
         )
         HostActions(step.hosts).deactivate(host, _MANIFEST_PATH)
         # The standby pod serves until the kubelet has ended it, so that the first good answers may still be its own.

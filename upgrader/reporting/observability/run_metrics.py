@@ -54,7 +54,7 @@ def run_metrics(state: RunState, cluster: str, last_success: datetime | None, *,
         Family(
             "upgrader_last_success_timestamp_seconds",
             "gauge",
-            "When the newest run of its kind that succeeded ended.",
+            "When the newest successful run of its kind ended.",
             (Sample(labels, last_success.timestamp()),) if last_success else (),
         ),
     )

@@ -120,7 +120,7 @@ def _gate(gate: GateState, step: StepState) -> Case:
     if decided or gate.outcome == "broken":
         return Case(name, "failure", gate.seconds, message, text)
     if gate.outcome == "holds" and step.reason:
-        return Case(name, "skipped", gate.seconds, "it passed its check when another gate failed")
+        return Case(name, "skipped", gate.seconds, "its last check had passed when another gate failed")
     return Case(name, "error", gate.seconds, message, text)
 
 

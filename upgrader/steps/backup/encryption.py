@@ -66,8 +66,8 @@ def check_keys(hosts: Hosts, host: Host, needed: Collection[str], note: Callable
     raise HostError(
         f"{host.name}: the backup has values that are encrypted with {first_few(missing)}, which "
         f"{first_few(files.there)} doesn't have: no kube-apiserver would be able to decrypt them. Nothing was stopped",
-        remedy="Add the key as the last one of its provider, on every controller: the configuration from the time of "
-        "the backup is in controllers/NAME.tar of the backup. Then run the same command again.",
+        remedy="On every controller, add the key as the last one of its provider; the backup has the configuration "
+        "with that key, in controllers/NAME.tar. Then run the same command again.",
     )
 
 

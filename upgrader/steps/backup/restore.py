@@ -214,8 +214,8 @@ class Restoration:
                 raise HostError(
                     f"{member.host.name}: etcd {was}, the backup's version, doesn't know --{', --'.join(unknown)} in "
                     f"{MANIFEST}; nothing was changed",
-                    remedy="Restore that manifest from the backup first, with that etcd's flags and image (in "
-                    "controllers/NAME.tar); then run the same command again.",
+                    remedy="First restore that manifest from the backup (in controllers/NAME.tar), with the flags and "
+                    "the image of that etcd; then run the same command again.",
                 )
 
     def _made_with(self, member: EtcdMember) -> EtcdMember:

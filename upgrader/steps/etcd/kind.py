@@ -65,14 +65,16 @@ class EtcdKind(PlannedKind[PlannedEtcd]):
         settings = self.context.settings.etcd
         if settings is None:
             raise UsageError(
-                "the run's journal restores etcd's image, but upgrader.yaml has no section `etcd`",
+                "according to the run's journal, etcd's image must be restored, but upgrader.yaml has no section "
+                "`etcd`",
                 remedy="Restore the section, and run the same command again.",
             )
         controllers = {host.name for host in self.context.cluster.controllers}
         strangers = [item.node for item in point.etcd if item.node not in controllers]
         if strangers:
             raise UsageError(
-                f"the run's journal restores etcd on {', '.join(strangers)}, but they aren't in the inventory",
+                f"according to the run's journal, etcd must be restored on {', '.join(strangers)}, but they aren't in "
+                "the inventory",
                 remedy="Add them to the group `controllers` of the inventory, and run the same command again.",
             )
         return settings

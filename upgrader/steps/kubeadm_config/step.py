@@ -59,7 +59,7 @@ class KubeadmConfigStep:
         """Raises ApiUnavailable where nothing answers. One that is gone or can't be read, or a change that is refused,
         is no reason to leave the control plane at a version that failed.
         """
-        assert point.kubeadm is not None, "only a restore point of this step can be undone by it"
+        assert point.kubeadm is not None, "this step can only undo its own restore point"
         try:
             self._write(point.kubeadm, note)
         except ApiUnavailable:

@@ -57,7 +57,7 @@ class KubeletConfigStep:
         """Raises ApiUnavailable where nothing answers. One that is gone, that somebody else has changed, or a change
         that is refused, is no reason to leave the rest as it is.
         """
-        assert point.kubelet, "only a restore point of this step can be undone by it"
+        assert point.kubelet, "this step can only undo its own restore point"
         digest = point.kubelet
         try:
             self._patiently(lambda: self._write_back(digest, note), note)

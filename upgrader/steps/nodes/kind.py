@@ -154,8 +154,8 @@ class NodesKind(PlannedKind[PlannedNodes]):
         strangers = [item.node for item in point.nodes if item.node not in {host.name for host in hosts}]
         if strangers:
             raise UsageError(
-                f"the run's journal restores {', '.join(strangers)} in step {step.name!r}, but they aren't in the "
-                "inventory",
+                f"according to the run's journal, step {step.name!r} restores {', '.join(strangers)}, but they aren't "
+                "in the inventory",
                 remedy="Add these nodes to their group in the inventory, and run the same command again.",
             )
         if not _FINGERPRINT.fullmatch(point.configuration):

@@ -59,7 +59,7 @@ class DownWorkers:
             watch()
             wait = self._wait(manifest, namespace, lambda _: True, any_workload=True)
             found.extend([wait] if wait is not None and wait.lacks_pods_there else [])
-            return "" if found else "no worker that is down keeps it"
+            return "" if found else "no such worker has been seen yet"
 
         what = "the API to show whether a worker died while Helm waited"
         wait_until(self.clock, not_yet, seconds=_TAINT_SECONDS if ran_out else 0.0, what=what, note=note)

@@ -78,8 +78,8 @@ class SurgeKind(PlannedKind[PlannedSurge]):
         pool = next((item for item in pools if item.surge is not None and item.surge_steps[0] == step.name), None)
         if pool is None:
             raise UsageError(
-                f"the run's journal removes surge nodes in step {step.name!r}, but upgrader.yaml has no pool with such "
-                "a `surge`",
+                f"according to the run's journal, step {step.name!r} removes surge nodes, but no pool in "
+                "upgrader.yaml has that `surge`",
                 remedy="Restore `surge` of that pool in upgrader.yaml, and run the same command again.",
             )
         return pool

@@ -40,7 +40,7 @@ class PlannedSurge(PlannedStep):
     @property
     def surge(self) -> Surge:
         """How the pool's nodes are added and removed."""
-        assert self.pool.surge is not None, "only pools with a surge have such steps"
+        assert self.pool.surge is not None, "these steps are only planned for pools with a surge"
         return self.pool.surge
 
     @property

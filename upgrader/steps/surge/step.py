@@ -122,7 +122,7 @@ class AddSurgeStep:
         return self.nodes.skew(node.version)
 
     def _back(self, node: SurgeNode, questions: Questions) -> str:
-        assert node.version is not None, "one that has not reported is told before"
+        assert node.version is not None, "a node without a reported version is handled before"
         key = (node.name, str(node.version))
         if key not in questions:
             questions[key] = self.watch.back(node.name, node.version)

@@ -110,7 +110,7 @@ def test_restore_waits_for_a_pass(
 def test_restore_of_an_unknown_workload_says_which_there_are(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The error for a wrong name lists the right ones."""
     assert main(["--root", str(root), "restore", "kube-api"]) == 1
-    assert "there are: kube-system/kube-apiserver" in capsys.readouterr().err
+    assert "existing ones: kube-system/kube-apiserver" in capsys.readouterr().err
 
 
 def test_restore_names_a_workload_with_its_namespace_where_two_have_the_name(

@@ -110,7 +110,7 @@ def test_a_file_of_somebody_else_is_never_touched(store: Store) -> None:
     store.manifest_path(API).write_text('{"metadata": {"name": "mine"}}')
     with pytest.raises(StoreError, match="move it out of the folder"):
         store.activate(API, 1)
-    with pytest.raises(StoreError, match="not our label"):
+    with pytest.raises(StoreError, match="not the label"):
         store.deactivate(API)
     assert "mine" in store.manifest_path(API).read_text()
 

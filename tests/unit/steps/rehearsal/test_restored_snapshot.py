@@ -189,7 +189,7 @@ def test_a_server_that_was_not_given_a_processor_is_no_finding(
     monkeypatch.setattr(time, "monotonic", lambda: next(now))
     monkeypatch.setattr(processes_module, "_PROC", str(tmp_path))
     if starved:
-        with pytest.raises(Failed, match=r"server had a processor for 5 s, and waited 130 s for one"):
+        with pytest.raises(Failed, match=r"server got 5 s of CPU time, and waited 130 s for a CPU"):
             processes.wait("server", lambda: "it is not ready", deadline)
     else:
         assert processes.wait("server", lambda: "it is not ready", deadline) == "after 180 s, it is not ready"

@@ -108,7 +108,7 @@ def test_rollback_removes_surge_nodes() -> None:
     assert names(pipeline) == ["surge-workers"]
     assert [run.gate.name for run in pipeline.steps[0].undo_gates] == ["nodes", "critical-pods"]
     for nodes in (NODES, None):
-        with pytest.raises(UsageError, match="has no pool with such a `surge`"):
+        with pytest.raises(UsageError, match=r"no pool in upgrader\.yaml has that `surge`"):
             builder(nodes).rollback(begun)
 
 

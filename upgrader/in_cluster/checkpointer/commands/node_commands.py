@@ -95,7 +95,7 @@ def _named(name: str, disk_after: Mapping[Workload, StoredWorkload]) -> Workload
     if len(found) != 1:
         known = ", ".join(map(str, disk_after)) or "none"
         what = "more than one workload" if found else "no workload"
-        raise StoreError(f"{what} on this node is called {name}; there are: {known}")
+        raise StoreError(f"{what} on this node is called {name}; existing ones: {known}")
     return found[0]
 
 

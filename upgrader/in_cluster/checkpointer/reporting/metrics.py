@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _NAME = "upgrader_checkpointer_"
 _TOTALS = {
-    "passes": "Passes of this instance, standby ones included.",
+    "passes": "Passes of this instance over the node's pods, including those in standby.",
     "failures": "Passes that could not complete all their work.",
     "captures": "Generations written.",
     "activations": "Times a standby pod's manifest was put in place.",

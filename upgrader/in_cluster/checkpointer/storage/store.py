@@ -79,7 +79,7 @@ class Store(Inventory):
         size = candidate.size + self._size()
         if size > MOST_BYTES:
             raise StoreError(
-                f"a generation of {candidate.workload} can't be written: with it the checkpoints on this node would "
+                f"a generation of {candidate.workload} can't be written: with it, the checkpoints on this node would "
                 f"take {size} bytes, more than {MOST_BYTES}; keep fewer workloads"
             )
         try:
@@ -197,5 +197,6 @@ class Store(Inventory):
     def _must_be_ours(self, path: Path) -> None:
         if is_foreign(path.read_bytes()):
             raise StoreError(
-                f"{path} has our name but not our label {CHECKPOINT_OF}: it is not changed; move it out of the folder"
+                f"{path} has the name of a standby pod's manifest, but not the label {CHECKPOINT_OF}; it was not "
+                "changed: check that file, and move it out of the folder"
             )
