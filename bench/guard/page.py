@@ -130,10 +130,10 @@ Limits are for two cores, which run etcd, one API server, guard and the client, 
   writes the same objects. Writes include conflicts; a deletion that comes during a write shares the next one.
 - **At once:** all requests for a protector's pods are sent at the same time, alternately to two replicas; one is killed
   (SIGKILL) after a random number of answers. The value is the number of allowed deletions minus the quota: at most 0.
-- **Ready to deletion:** of a group of six sets, one pod each, that is rolled out; polled every 20 ms.
+- **Ready to deletion:** a group of six sets, of one pod each, is rolled out; pods are polled every 20 ms.
 - **500 PodProtectors, 20,000 pods:** in one namespace, on an API in memory (`python -m bench.guard.looks`): without
-  HTTP. *Answer* is the webhook's; *event* and *look* are the aggregator's, which learns that the pod is gone, and
-  counts. *First look*: after its start; the first for each label of selectors, three here, sorts all pods by it.
+  HTTP. *Answer* is the webhook's. The aggregator learns that the pod is gone (*event*), and counts (*look*). Its *first
+  look* after its start sorts all pods by each label that selectors use, here three.
 - **2,000 StatefulSets, 20,000 pods:** groups of four sets, each with a zone-aware budget, in one namespace; pods have
   some 4 KB. Memory is the peak of the process' resident set since its start. The time to list ends when `/ready`
   answers 200, and includes the start of Python. The last deletion is in a group that is rolled out among the others.

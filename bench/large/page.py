@@ -31,8 +31,8 @@ kube-proxy, which the upgrade replaces ({date}, {cores} cores for everything; `m
 
 {table}
 
-- *Its own* are the requests of `upgrader` without Helm's, by part. *Gates* are all requests of a run except those for
-  the lock, the journal, and the step `images`, which starts a pod on each node. *Leases* are heartbeats and elections.
+- *Its own* are the requests of `upgrader` without Helm's, by part. Requests of no other part count as those of *gates*.
+  The step `images` starts a pod on each node. *Leases* are heartbeats and elections.
 - kube-controller-manager may send 200 requests a second (`kube-api-qps`). With the usual 20, kube-proxy takes 100 s.
 - Limits: the run may take {limit} × as long as without these nodes (measured: {ratio} ×), and the gates may send at
   most {share:.0%} of all requests (measured: {measured_share:.1%}).

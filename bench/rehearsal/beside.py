@@ -184,14 +184,14 @@ _TITLES = {
     _NONE: "without a rehearsal",
     "on the controller": "with one on the controller",
     "on another machine": "with one on another node",
-    _BUSY: "with eight busy loops in such a unit instead",
-    _SERVICE: "with them in an ordinary unit",
+    _BUSY: "with eight busy loops in a rehearsal's unit",
+    _SERVICE: "with the same loops in an ordinary unit",
 }
 _SECTION = (
     "`python -m bench.rehearsal.beside` ({date}, `{commit}`), {windows} windows of each kind in turn, on a lab whose "
     "nodes share two cores. The API's 99th percentile in ms, as median with minimum and maximum: {told}. Of {requests} "
-    "requests, {failed} failed. The goal, × 1.10, is not reached here: another node's rehearsal takes the cores "
-    "from the API, too."
+    "requests, {failed} failed. The goal, × 1.10, is not reached here, because all "
+    "nodes share the two cores."
 )
 
 

@@ -136,7 +136,7 @@ CASES: Mapping[str, Case] = {
         lambda site: (site.server(TARGET), site.server(TARGET, "--feature-gates=MaxUnavailableStatefulSet=false")),
     ),
     "field dropped when written": Case(
-        "the same, where a StatefulSet was stored with it: only what is created lacks it",
+        "the same, but a stored StatefulSet has the field: only new StatefulSets lack it",
         "max unavailable",
         (("rehearsal.dropped", "statefulsets.apps"),),
         lambda site: (site.server(TARGET), site.server(TARGET, "--feature-gates=MaxUnavailableStatefulSet=false")),
@@ -159,7 +159,7 @@ CASES: Mapping[str, Case] = {
         (("rehearsal.conversion", "converteds.example.com"),),
     ),
     "refused today": Case(
-        "a policy that already refuses each request; the result is unknown",
+        "a policy that refuses every request of both versions, so the result is unknown",
         "refused today",
         (("rehearsal.unproven", "plains.example.com"),),
     ),

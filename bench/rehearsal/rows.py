@@ -15,11 +15,11 @@ __all__ = ["Row", "page"]
 _MOST = 6
 _HEAD = """# What a rehearsal finds
 
-Each row is one [rehearsal](../rehearsal.md) on this machine, from v1.36.3 to v1.37.1 unless it says otherwise: real API
-servers have stored the objects, and both versions serve copies of them without a network, with the same program as on
-a controller. `python -m bench.rehearsal` runs all of them without a lab, and `--only` runs one; the last result
-of each is kept in `bench/results/rehearsal.json`. Findings of severity `info`, such as new defaults, are not listed.
-Seconds, memory (a cgroup limits it to 2 GiB) and load averages, at its beginning and end, are those of the comparison.
+Each row is one [rehearsal](../rehearsal.md) on this machine, from v1.36.3 to v1.37.1 unless it says otherwise. A real
+API server stores the objects; then the program that runs on controllers compares both versions on copies, without a
+network. `python -m bench.rehearsal` runs all of them without a lab, and `--only` runs one; the last result of each is
+kept in `bench/results/rehearsal.json`. Findings of severity `info`, such as new defaults, are not listed. Only the
+comparison is measured: its seconds, its memory (limited to 2 GiB), and the load average at its beginning and end.
 """
 _TABLE = """
 | {what} | the cluster, or its change | named | found | objects | seconds | MiB | load | date |
@@ -55,7 +55,7 @@ def page(rows: Sequence[tuple[Case, Row]], beside: Sequence[Window] = ()) -> str
     clean = sorted((pair for pair in rows if not pair[0].expected), key=lambda pair: pair[1].name in MEASURED)
     parts = [_HEAD, "\n## Clusters with a mistake\n", *_lines("mistake", mistakes)]
     parts.append(f"\n{_count(mistakes)} of {len(mistakes)} mistakes were named.\n")
-    parts += ["\n## Clusters without one\n", *_lines("cluster", clean)]
+    parts += ["\n## Clusters without a mistake\n", *_lines("cluster", clean)]
     parts.append(f"\n{_count(clean)} of {len(clean)} had no finding.\n")
     return "".join([*parts, *beside_lines(beside)])
 

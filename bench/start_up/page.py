@@ -23,7 +23,7 @@ def page(figures: Mapping[str, Any]) -> str:
     beside = figures["beside"]
     columns = ["", "CPU, s", "s", "limit"]
     if beside:
-        columns[3:3] = [f"CPU of {beside}, s", f"{beside}, s"]
+        columns[3:3] = [f"CPU of commit {beside}, s", f"commit {beside}, s"]
     rows = [[row["what"], *_figures(row["now"]), *_figures(row.get("beside")), row["limit"]] for row in figures["rows"]]
     lines = [columns, ["---"] * len(columns), *rows]
     table = "\n".join("| " + " | ".join(line) + " |" for line in lines)

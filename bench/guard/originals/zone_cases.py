@@ -115,14 +115,14 @@ def _no_downscale(side: Side) -> str:
         label = {"metadata": {"labels": {"grafana.com/no-downscale": "true"}}}
         side.site.kube.patch(SETS, kept, label, "shop")
         time.sleep(_KNOWN_SECONDS)
-        answers["the labelled one by object"] = side.api.scaled(kept, 1)
+        answers["fewer of the labelled set, in the object"] = side.api.scaled(kept, 1)
         answers["by `scale`"] = side.api.scaled(kept, 1, subresource="scale")
         answers["on a dry run"] = side.api.scaled(kept, 1, dry_run=True)
-        answers["more of it"] = side.api.scaled(kept, 4)
+        answers["more of the labelled set"] = side.api.scaled(kept, 4)
         path = f"/apis/apps/v1/namespaces/shop/statefulsets/{kept}"
         taken = {"metadata": {"labels": {"grafana.com/no-downscale": None}}, "spec": {"replicas": 1}}
-        answers["the label taken off in the same request"] = side.api.ask("PATCH", path, taken)
-        answers["another one"] = side.api.scaled(free, 1)
+        answers["fewer, and the label removed in the same request"] = side.api.ask("PATCH", path, taken)
+        answers["fewer of a set without the label"] = side.api.scaled(free, 1)
     return _listed({name: answer.replace(f"{sets.group}-", "") for name, answer in answers.items()})
 
 
@@ -206,10 +206,10 @@ def _nobody(side: Side) -> str:
             replica.kill()
             path = f"/apis/apps/v1/namespaces/shop/statefulsets/{free}"
             template = {"spec": {"template": {"metadata": {"annotations": {"new": "1"}}}}}
-            answers["a new template of another set"] = side.api.ask("PATCH", path, template)
+            answers["a new template of a set without the label"] = side.api.ask("PATCH", path, template)
             answers["more replicas of it"] = side.api.scaled(free, 4)
             answers["fewer replicas of it"] = side.api.scaled(free, 2)
-            answers["fewer of the labelled one"] = side.api.scaled(kept, 2)
+            answers["fewer of the labelled set"] = side.api.scaled(kept, 2)
     return _listed({name: answer and "refused" for name, answer in answers.items()})
 
 
@@ -261,12 +261,12 @@ def _listed(answers: Mapping[str, str]) -> str:
 ZONE_CASES = (
     Case("order", "v2 for three zones of one pod each (TestRolloutHappyCase)", _order),
     Case("bad-template", "v2 never gets Ready in zone a; v3 would fix it (rollout-operator#339)", _bad_template),
-    Case("unnamed", "the same, of pods without the label `name`", _unnamed),
+    Case("unnamed", "the same, if pods don't have the label `name`", _unnamed),
     Case("no-downscale", "fewer replicas of a set with `grafana.com/no-downscale` (TestNoDownscale…)", _no_downscale),
     Case("budget", "evictions; two zones of two pods, `maxUnavailable: 1` (…BudgetMaxUnavailableEq1)", _budget_of_one),
     Case("budget-dry-run", "an eviction's dry run in zone a, then an eviction in zone b", _dry_run_of_an_eviction),
-    Case("race", "evictions in two zones at the same moment, of one replica", _race),
-    Case("race-of-two", "the same, each of a replica of its own", _race_of_two),
+    Case("race", "evictions in two zones at the same moment, answered by one replica", _race),
+    Case("race-of-two", "the same, answered by two replicas", _race_of_two),
     Case(
         "restart", "an eviction in zone a is allowed; the process is killed before the pod goes; then zone b", _restart
     ),

@@ -56,5 +56,5 @@ def test_clients_beside_a_rehearsal_are_compared_with_those_alone() -> None:
     ]
     text = " ".join(page([], windows).split())
     assert "without a rehearsal 12 (10–20; × 1.00), with one on the controller 18 (15–90; × 1.50)" in text
-    assert "with one on another node 12 (12–13; × 1.00), with eight busy loops in such a unit instead 14 (12–15" in text
+    assert "with one on another node 12 (12–13; × 1.00), with eight busy loops in a rehearsal's unit 14 (12–15" in text
     assert "3 windows of each kind" in text and "Of 30,000 requests, 0 failed." in text

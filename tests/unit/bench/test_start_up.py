@@ -51,8 +51,8 @@ def test_page_has_both_versions() -> None:
     }
     assert "load average 1, nice 19: medians of 7" in page(figures)
     found = row(page(figures), "`--help`")
-    assert found["CPU, s"] == "0.09 (1.5 ×)" and found["CPU of 1234abcd, s"] == "0.90 (15.0 ×)"
-    assert found["1234abcd, s"] == "2.00 (20.0 ×)" and found["limit"] == "1.5 × CPU"
+    assert found["CPU, s"] == "0.09 (1.5 ×)" and found["CPU of commit 1234abcd, s"] == "0.90 (15.0 ×)"
+    assert found["commit 1234abcd, s"] == "2.00 (20.0 ×)" and found["limit"] == "1.5 × CPU"
 
 
 def test_first_words_are_seen(tmp_path: Path) -> None:
