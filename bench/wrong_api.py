@@ -178,11 +178,12 @@ def _try(cluster: LabCluster, name: str, wrong: WrongApi, commit: str) -> Row:
         except (AssertionError, ApiError) as error:
             healthy = " ".join(str(error).split())
     try:
-        seconds = 0.0 if wrong.blocked else seconds_until_healthy(cluster, wrong.release)
+        seconds = seconds_until_healthy(cluster, wrong.release) if ended.exit_code == 4 else 0.0
     except IndexError:
         seconds = float("inf")
-    # Its last words: `Error: The run failed …`, and in the next line why.
-    cause = ended.stderr.rpartition("\nError: ")[2].partition("\n")[2].partition("\n")[0].strip()[:_WORDS]
+    # Its last words: `Error: The run failed …`, and in the next line why. A run that succeeded has none.
+    said = "" if ended.exit_code == 0 else ended.stderr.rpartition("\nError: ")[2]
+    cause = said.partition("\n")[2].partition("\n")[0].strip()[:_WORDS]
     row = Row(
         name,
         wrong.change,
