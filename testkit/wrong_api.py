@@ -188,7 +188,9 @@ WRONG: Mapping[str, WrongApi] = {
     "other etcd prefix": WrongApi({"etcd-prefix": "/other"}),
     "client CA": WrongApi({"client-ca-file": _OTHER_CA}, prepare=_other_ca),
     # It never becomes Ready, so the old instance continues to serve.
-    "authorization denies": WrongApi({"authorization-mode": "AlwaysDeny"}, names=("readiness check has failed",)),
+    "authorization denies": WrongApi(
+        {"authorization-mode": "AlwaysDeny"}, names=("readiness check has failed",), told="flags.authorization"
+    ),
     "key lost": WrongApi(
         {"encryption-provider-config": _NEW_KEY},
         names=("can't decrypt /registry/secrets/",),

@@ -198,6 +198,7 @@ WORST_SEVERITY: Mapping[str, Severity] = {
     "feature-gates.unsure": "warning",
     "files.invalid": "error",
     "files.not-opened": "unknown",
+    "flags.authorization": "error",
     "flags.deprecated": "warning",
     "flags.fewer-requests": "warning",
     "flags.no-data": "unknown",

@@ -14,6 +14,7 @@ from upgrader.preflight.api_endpoints import check_api_endpoints
 from upgrader.preflight.approvals import check_approvals
 from upgrader.preflight.audit_log import check_audit_log
 from upgrader.preflight.audit_webhook import check_audit_webhook
+from upgrader.preflight.authorization_flags import check_authorization
 from upgrader.preflight.autoscalers import check_autoscalers
 from upgrader.preflight.backups import check_backups
 from upgrader.preflight.certificates import check_certificates
@@ -109,6 +110,7 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("removed-apis", check_removed_apis),
     ("rehearsal", check_rehearsal),
     ("flags", check_flags),
+    ("flags", check_authorization),
     ("flags", check_request_limits),
     ("feature-gates", check_feature_gates),
     ("custom-resources", check_chart_definitions),

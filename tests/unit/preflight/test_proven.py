@@ -317,6 +317,7 @@ UNIT_TESTS_ONLY: dict[str, str] = {
         "It reads one text, which is the same in any cluster.",
     ),
     "etcd-image.removed-flags": "It reads the text of a manifest, and a table.",
+    "flags.authorization": "It reads a flag of a planned release; `python -m bench.wrong_api` skips it on a real one.",
     "flags.fewer-requests": "It compares the flags of a planned release with those of the last one.",
     "flags.runtime-config": "It reads a flag of a planned release, and a table.",
     **dict.fromkeys(
