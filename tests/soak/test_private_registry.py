@@ -12,6 +12,7 @@ from testkit.command import upgrader
 from testkit.lab_cluster import OLD, TARGET, LabCluster, until
 
 _NODE_LOGIN = "/var/lib/kubelet/config.json"
+_FINDING = "pull-secrets.no-checkpoint"
 
 
 @pytest.fixture
@@ -40,13 +41,22 @@ def test_standby_pods_start_without_the_registry(private: LabCluster) -> None:
 
 
 def test_pods_with_a_login_of_their_own_are_refused(private: LabCluster) -> None:
-    """A checkpoint that could not start is none: adoption says so, names what to do, and is rolled back."""
+    """A checkpoint that could not start is none: adoption says so before it changes anything, and names what to do.
+    Started despite that finding, it fails at the first checkpoint for the same reason, and is rolled back.
+    """
     private.on_controller("rm", _NODE_LOGIN)
     for release in ("pod-checkpointer", "kube-apiserver", "kubernetes"):
         private.change_values(release, {"imagePullSecrets": [{"name": "registry-login"}]})
+    before = private.releases()
     refused = private.upgrader("adopt", "--yes")
-    assert refused.exit_code == 4, refused
-    assert "give the node credentials" in refused.stderr, refused
+    assert refused.exit_code == 3, refused
+    assert _FINDING in refused.stderr and "Give the nodes credentials" in refused.stderr, refused
+    assert private.releases() == before
+    # `adopt` has no --skip.
+    private.change_settings({"checks": {"severities": {_FINDING: "warning"}}})
+    undone = private.upgrader("adopt", "--yes")
+    assert undone.exit_code == 4, undone
+    assert "give the node credentials" in undone.stderr, undone
     until("kubeadm's control plane", lambda: not private.unready(), timeout_seconds=120)
 
 

@@ -59,6 +59,8 @@ _BEFORE_ADOPTION = (
     "certificates",
 )
 _CHECKS = tuple((name, check) for name, check in CHECKS if name in _BEFORE_ADOPTION)
+_CHECKS_OF_PLAN = tuple((name, check) for name, check in CHECKS if name == "pull-secrets")
+"""They need to know what the adoption installs."""
 _BEFORE_UNDO = ("access", "hosts", "nodes", "webhooks", "helm")
 _CHECKS_OF_UNDO = tuple((name, check) for name, check in CHECKS if name in _BEFORE_UNDO)
 
@@ -137,11 +139,13 @@ class Adoption:
         ):
             session = opened.telling(self.front_end.doing)
             observed = session.observe()
-            findings = run_checks(session.preflight_context(observed), _CHECKS, session.doing)
+            context, plan = session.preflight_context(observed), session.plan(observed)
+            findings = run_checks(context, _CHECKS, session.doing)
+            findings += run_checks(replace(context, plan=plan), _CHECKS_OF_PLAN, session.doing)
             health_before = session.read_health_before()
             cluster, tools, builder = session.cluster, session.tools, session.builder.since(health_before)
             releases = ReleaseKind(builder.context, adopting(cluster, tools, observed.server, self.facts))
-            charts = builder.forward(session.plan(observed), releases)
+            charts = builder.forward(plan, releases)
             always = builder.gates.of_cluster()
             pipeline = adopt_pipeline(charts, self.facts, cluster, tools, observed.server, always, self.kubeconfigs)
             needless = ADOPTED if is_adopted(self.facts, charts) else ""

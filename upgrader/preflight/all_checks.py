@@ -53,6 +53,7 @@ from upgrader.preflight.playbooks import check_plays
 from upgrader.preflight.pod_addresses import check_pod_addresses
 from upgrader.preflight.pod_checkpointer import check_checkpointer
 from upgrader.preflight.protectors import check_protectors
+from upgrader.preflight.pull_secrets import check_pull_secrets
 from upgrader.preflight.rehearsal_record import check_rehearsal
 from upgrader.preflight.releases import check_releases
 from upgrader.preflight.removed_apis import check_removed_apis
@@ -96,6 +97,7 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("etcd-members", check_etcd_members),
     ("etcd-image", check_etcd_image),
     ("checkpointer", check_checkpointer),
+    ("pull-secrets", check_pull_secrets),
     ("releases", check_releases),
     ("releases", check_planned_images),
     ("releases", check_other_writers),

@@ -337,6 +337,7 @@ UNIT_TESTS_ONLY: dict[str, str] = {
     "rehearsal.unfinished": "It needs more objects than can be compared in half an hour.",
     "rehearsal.update": "It needs a validation that has become stricter, and does not tolerate what is stored.",
     "rehearsal.version": "It compares what two API servers list; `python -m bench.rehearsal` has it on real ones.",
+    "pull-secrets.no-checkpoint": "It needs a registry with a login: tests/soak/test_private_registry.py.",
     "releases.image-pinned": "It compares two manifests.",
     "helm.version": "It asks the Helm of this machine, and needs one before Helm 3.",
 }
