@@ -137,10 +137,10 @@ def test_names_that_leave_nothing_out(tmp_path: Path, yaml: str, changed: str) -
 @pytest.mark.parametrize(
     ("place", "message"),
     [
-        ("hosts.yml", "is also the inventory"),
+        ("hosts.yml", "hosts.yml is the inventory, .* also a kubeconfig"),
         ("upgrader.yaml", "an approval doesn.t cover the kubeconfig"),
         ("roles/db/tasks/main.yml", "is in a folder that Ansible reads automatically"),
-        ("web/values.yaml", "is also the chart of web"),
+        ("web/values.yaml", "is the chart of web, .* also a kubeconfig"),
         ("runs/hosts.yml", None),
     ],
 )
