@@ -23,7 +23,8 @@ kubeadm can make clusters in many ways. Each row is a kind of cluster that was t
 
 | column | what is done |
 |---|---|
-| adopt | `upgrader adopt`, while clients send requests to the API |
+| adopt | `upgrader adopt`, while clients send requests to the API; without `--permit-port-sharing`, which labs set and \
+kubeadm doesn't, kube-apiserver restarts first ([Plain kubeadm](#plain-kubeadm)) |
 | run | `upgrader run` to the next minor, while clients send requests |
 | bad flag | `upgrader run` with a flag that kube-apiserver can't parse, under load: it is rolled back |
 | power cut | a controller (or the only one) loses power, and boots: the control plane comes back by itself |
