@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -23,18 +24,24 @@ kubeadm can make clusters in many ways. Each row is a kind of cluster that was t
 
 | column | what is done |
 |---|---|
-| adopt | `upgrader adopt`, while clients send requests to the API; without `--permit-port-sharing`, which labs set and \
-kubeadm doesn't, kube-apiserver restarts first ([Plain kubeadm](#plain-kubeadm)) |
+| adopt | `upgrader adopt`, while clients send requests to the API; without `--permit-port-sharing`, which labs set \
+and kubeadm doesn't, kube-apiserver restarts first ([Plain kubeadm](#plain-kubeadm)) |
 | run | `upgrader run` to the next minor, while clients send requests |
 | bad flag | `upgrader run` with a flag that kube-apiserver can't parse, under load: it is rolled back |
 | power cut | a controller (or the only one) loses power, and boots: the control plane comes back by itself |
 | recover | `helm upgrade` with a bad flag, a power cut during it, then `upgrader recover` |
 | undo | `upgrader adopt --undo`, while clients send requests: kubeadm's static pods run again |
-
-*Passed* with a date: it passed on a lab on that day. *Passed (lab test)*: a test in this repository makes such a lab.
-*Derived*: unit tests show that `adopt` makes the right values from such files; no cluster of that kind was adopted.
-*Refused*: `upgrader` refuses it before anything changes, with the message that is quoted below.
 """
+
+_LEGEND = {
+    "passed DATE": "*Passed* with a date: it passed on a lab on that day.",
+    "passed (lab test)": "*Passed (lab test)*: a test in this repository makes such a lab.",
+    "derived": "*Derived*: unit tests show that `adopt` makes the right values from such files; no cluster of that "
+    "kind was adopted.",
+    "rolled back": "*Rolled back*: the step fails, with the message that is quoted below, and its changes are undone.",
+    "refused": "*Refused*: `upgrader` refuses it before anything changes, with the message that is quoted below.",
+}
+"""What a cell's first words mean. Only what a cell shows is explained."""
 
 
 def supported(rows: Sequence[Row], files: Sequence[PublicFile], old: str, new: str) -> str:
@@ -44,12 +51,19 @@ def supported(rows: Sequence[Row], files: Sequence[PublicFile], old: str, new: s
 
 def page(rows: Sequence[Row], old: str, new: str) -> str:
     """The part of the page about kinds, as Markdown."""
-    lines = [_INTRODUCTION.format(old=old, new=new)]
+    lines = [_INTRODUCTION.format(old=old, new=new), *_legend(rows)]
     lines += [f"| kind | {' | '.join(ORDER)} |", "|---" * (len(ORDER) + 1) + "|"]
     lines += [f"| [{row['title']}](#{_anchor(row['title'])}) | {' | '.join(_cells(row))} |" for row in rows]
     for row in rows:
         lines += ["", f"### {row['title']}", "", _wrapped(row["what"]), "", *_details(row)]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _legend(rows: Sequence[Row]) -> list[str]:
+    """What the results mean that there are."""
+    shown = {re.sub(r"\d{4}-\d\d-\d\d$", "DATE", cell) for row in rows for cell in _cells(row)}
+    words = [what for result, what in _LEGEND.items() if any(cell.startswith(result) for cell in shown)]
+    return [_wrapped(" ".join(words)), ""] if words else []
 
 
 def _cells(row: Row) -> list[str]:

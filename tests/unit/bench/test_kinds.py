@@ -153,6 +153,21 @@ def test_cells_say_how_it_is_known() -> None:
     assert "0 of 1,000 requests failed" in text and "(#an-x-or-two)" in text
 
 
+def test_only_the_results_that_there_are_are_explained() -> None:
+    """A reader looks for no cell that says *Derived*, and finds what *Rolled back* means."""
+    dated = {"result": "passed", "date": "2026-01-02", "command": "c"}
+    tested = {"result": "passed", "test": "tests/soak/a.py::b"}
+    unit = {"test": "tests/unit/a.py::b", "words": "no way", "adr": "0001-x.md"}
+    text = page([_row(adopt=dated)], OLD, TARGET)
+    assert "*Passed* with a date" in text and text.count("*Passed") == 1
+    assert not any(f"*{word}*:" in text for word in ("Derived", "Refused", "Rolled back"))
+    for result in ("derived", "refused", "rolled back"):
+        text = page([_row(adopt=tested), {**_row(adopt={**unit, "result": result}), "kind": "y"}], OLD, TARGET)
+        assert "*Passed (lab test)*" in text and "*Passed* with a date" not in text
+        found = [word for word in ("Derived", "Refused", "Rolled back") if f"*{word}*:" in text]
+        assert found == [result.capitalize()]
+
+
 def test_other_peoples_files_have_a_row_each() -> None:
     """With where they are, and what became of them; none is there twice."""
     assert len({(each["where"], each["path"]) for each in FILES}) == len(FILES) >= 30
