@@ -146,3 +146,18 @@ def test_no_default_image_moves() -> None:
     """The tag of an image that a chart names by itself is a whole version: a release always pulls the same."""
     values = yaml.safe_load((CHARTS / "kube-apiserver" / "values.yaml").read_text())
     assert re.fullmatch(r"\d+\.\d+\.\d+(-\w+)?", values["haproxy"]["image"]["tag"])
+
+
+@pytest.mark.parametrize(
+    ("chart", "values"), [("kube-apiserver", API_SERVER), ("kubernetes", KUBERNETES), ("pod-checkpointer", {})]
+)
+def test_no_port_of_a_node_needs_a_network_plugin(render: Render, chart: str, values: dict[str, Any]) -> None:
+    """A pod in the node's network has the port itself. In another, it would need kube-proxy's rules or a plugin for
+    host ports, which clusters with another service proxy lack.
+    """
+    workloads = [each for each in render(chart, values).objects if each["kind"] in ("DaemonSet", "Deployment")]
+    assert workloads
+    for pod in (each["spec"]["template"]["spec"] for each in workloads):
+        ports = [port for container in pod["containers"] for port in container.get("ports", ()) if "hostPort" in port]
+        assert not ports or pod.get("hostNetwork"), pod
+        assert all(port["hostPort"] == port["containerPort"] for port in ports)
