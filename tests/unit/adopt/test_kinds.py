@@ -213,6 +213,28 @@ def test_kubesprays_folders_are_taken_over(helm: HelmAdapter) -> None:
     assert mounts[f"{pki}/apiserver.key"] == (f"{pki}/apiserver.key", True)
 
 
+def test_an_etcd_without_tls_gets_no_certificates(helm: HelmAdapter) -> None:
+    """External, over http: the static pod has no flags for them, or empty ones, and the chart's pod has no file."""
+    servers = ["http://10.0.0.8:2379", "http://10.0.0.9:2379"]
+    given = ("etcd-cafile", "etcd-certfile", "etcd-keyfile")
+    pod = kubeadm_pod("kube-apiserver", {"etcd-servers": ",".join(servers)})
+    for empty in (False, True):
+        every = pod.container["command"]
+        words = [word for word in every if word.removeprefix("--").partition("=")[0] not in given]
+        words += [f"--{name}=" for name in given if empty]
+        derived = _derived(helm, kubeadm_facts(kubeadm_pod("kube-apiserver", container={"command": words})))
+        values = derived.values["kube-apiserver"]
+        assert values["etcd"] == {"servers": servers}
+        chart = charts_folder() / "kube-apiserver"
+        rendered = helm.render(ReleaseSpec("kube-apiserver", "kube-system", chart, values), offline=True)
+        flags = rendered_flags(rendered, "kube-apiserver")
+        assert flags["etcd-servers"] == (",".join(servers),)
+        assert not any(value for name in given for value in flags.get(name, ()))
+        assert not {change.name for change in derived.changes} & {"etcd-servers", *given}
+        mounts = _mounts(helm, derived, "kube-apiserver", "kube-apiserver")
+        assert not any("etcd" in path for path in mounts)
+
+
 def test_kubesprays_control_plane_with_kubeadms_etcd_is_taken_over(helm: HelmAdapter) -> None:
     """Three controllers, etcd as kubeadm's static pod, and kube-scheduler's configuration in a file."""
     pki, config = "/etc/kubernetes/ssl", "/etc/kubernetes/kubescheduler-config.yaml"
