@@ -108,11 +108,11 @@ def test_it_runs_in_a_unit_that_reaches_nothing_and_leaves_nothing() -> None:
 
 def test_that_a_cluster_may_be_too_large_is_told_before_the_comparison(monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes minutes until the memory is used up."""
-    proven = MEMBER, SnapshotStatus(1, 2, 3, ""), DataSummary(300_000, "", 7, "")
+    proven = MEMBER, SnapshotStatus(1, 2, 3, ""), DataSummary(400_000, "", 7, "")
     monkeypatch.setattr(rehearsal, "prove_any", lambda *_: proven)
     notes: list[str] = []
     Rehearsal(Machine({"findings": []}), (HOST,)).run(SERVERS, notes.append)
-    assert "300,000 keys are expected to need" in notes[0] and "comparing" in notes[1]
+    assert "400,000 keys are expected to need" in notes[0] and "comparing" in notes[1]
 
 
 def test_requests_of_an_audit_log_may_be_many() -> None:
