@@ -94,6 +94,7 @@ _CONNECTS = tuple(
     Requests(user, "python", "v1", "pods/exec", ("get",), 1, "", (), ("default",)) for user in (CONNECTING, PERMITTED)
 )
 """Through a WebSocket."""
+_LISTS = Requests("jane", "kubectl", "scheduling.k8s.io/v1alpha2", "podgroups", ("list",), 1, "")
 
 CASES: Mapping[str, Case] = {
     "removed API": Case(
@@ -101,6 +102,13 @@ CASES: Mapping[str, Case] = {
         "removed API",
         (("rehearsal.gone", "podgroups.scheduling.k8s.io"),),
         lambda site: (site.server(OLD, *STORED["removed API"].flags), site.server(TARGET)),
+    ),
+    "client of a removed API": Case(
+        "a client in the audit log that lists the same; none are stored",
+        "usual",
+        (("rehearsal.client", f"{_LISTS.api_version} {_LISTS.resource} list"),),
+        lambda site: (site.server(OLD, *STORED["removed API"].flags), site.server(TARGET)),
+        ClientRequests((_LISTS,)),
     ),
     "no apps/v1": Case(
         "`--runtime-config=apps/v1=false`",
@@ -206,6 +214,12 @@ CASES: Mapping[str, Case] = {
         (("rehearsal.denied", "v1 pods/exec"),),
         lambda site: (site.server(OLD, _UNTIL_1_34), site.server(TARGET)),
         ClientRequests(_CONNECTS),
+    ),
+    "Service out of range": Case(
+        "`--service-node-port-range=30000-30100`, and a Service with port 32000",
+        "node port",
+        (("rehearsal.service-range", "services"),),
+        _target("--service-node-port-range=30000-30100"),
     ),
     "usual objects": Case("objects of twenty kinds", "usual"),
     "empty": Case("a new cluster", "empty"),

@@ -25,6 +25,7 @@ _TABLE = """
 | {what} | the cluster, or its change | named | found | objects | seconds | MiB | load | date |
 |---|---|---|---|---:|---:|---:|---|---|
 """
+_NOT_CALLED = "Webhooks aren't called; a check names those that catch kube-system (`webhooks.catches-control-plane`)."
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ def page(rows: Sequence[tuple[Case, Row]], beside: Sequence[Window] = ()) -> str
     mistakes = [pair for pair in rows if pair[0].expected]
     clean = sorted((pair for pair in rows if not pair[0].expected), key=lambda pair: pair[1].name in MEASURED)
     parts = [_HEAD, "\n## Clusters with a mistake\n", *_lines("mistake", mistakes)]
-    parts.append(f"\n{_count(mistakes)} of {len(mistakes)} mistakes were named.\n")
+    parts.append(f"\n{_count(mistakes)} of {len(mistakes)} mistakes were named. {_NOT_CALLED}\n")
     parts += ["\n## Clusters without a mistake\n", *_lines("cluster", clean)]
     parts.append(f"\n{_count(clean)} of {len(clean)} had no finding.\n")
     return "".join([*parts, *beside_lines(beside)])

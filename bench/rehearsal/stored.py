@@ -75,6 +75,12 @@ def _old_address(kube: KubeAdapter) -> None:
     kube.create(SERVICES, item("v1", "Service", "old-address", spec=ports), "default")
 
 
+def _node_port(kube: KubeAdapter) -> None:
+    usual_objects(kube)
+    ports = {"type": "NodePort", "ports": [{"port": 80, "nodePort": 32000}]}
+    kube.create(SERVICES, item("v1", "Service", "node-port", spec=ports), "default")
+
+
 def _max_unavailable(kube: KubeAdapter) -> None:
     """With a field that has a feature gate."""
     usual_objects(kube)
@@ -211,6 +217,7 @@ STORED: Mapping[str, Stored] = {
         _pod_group, ("--feature-gates=GenericWorkload=true", "--runtime-config=scheduling.k8s.io/v1alpha2=true")
     ),
     "old address": Stored(_old_address, ("--feature-gates=StrictIPCIDRValidation=false",)),
+    "node port": Stored(_node_port),
     "encrypted": Stored(_secret, letter="a"),
     "new rule": Stored(
         _ruled("!has(self.names) || !self.names.includes('y')"), ("--min-compatibility-version=1.37",), TARGET
