@@ -6,13 +6,18 @@ the time, and each rehearsal takes a snapshot of it. This machine is the control
 
 - `command`: the process that rehearses, as by the out-of-memory killer;
 - `unit`: the unit's processes, at moments after its start;
-- `power`: both, and what would clean up after the unit. The next command for that host has to do it.
+- `power`: both, and what would clean up after the unit. The next command has to do it.
 
-Afterwards, there may be no unit, process, mount, network namespace or file. The revision of the etcd has to be moved by
-its client alone. Prints a table; exits with 1 if anything was left.
+What remains until the next command is recorded: files on the controller if the command was killed before it had sent
+them, and after a power cut those on the other host. Then the programs run with which the next command begins on both
+hosts. Afterwards, there may be no unit, process, mount, network namespace or file on either. The revision of the etcd
+has to be moved by its client alone. Exits with 1 if anything was left.
+
+Writes bench/results/rehearsal-kills.json; `python -m bench.rehearsal --page` makes the page from it. Not imitated: the
+controller's pods, so that a snapshot is taken by a program here, and a power cut's effect on a file system.
 
     # python -m bench.rehearsal_kills              # about 10 minutes on two cores
-    # python -m bench.rehearsal_kills --moments 2 --kind unit
+    # python -m bench.rehearsal_kills --moments 2 --kind unit    # recorded only if all are
 """
 
 from __future__ import annotations
@@ -20,9 +25,9 @@ from __future__ import annotations
 import argparse
 import base64
 import http.client
+import io
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -30,10 +35,17 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from contextlib import closing, contextmanager, redirect_stdout
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
 
+from bench.rehearsal.kills import FILE, KINDS, Killed, Kills, table
+from scripts.soak import commit_of
+from testkit.command import REPOSITORY
 from testkit.lab_cluster import OLD, TARGET
 from testkit.ports import free_port
 from testkit.rehearsed_data import RehearsedData, program_images, storing
@@ -41,26 +53,14 @@ from testkit.rehearsed_objects import usual_objects
 from testkit.waiting import stretched, until
 from upgrader.lab.binaries import Binaries
 from upgrader.lab.progress_port import Silent
-from upgrader.steps.backup.etcd_pod import SNAPSHOT
+from upgrader.onhost.backup import remove_leftovers
+from upgrader.steps.backup.etcd_pod import POD_PREFIX, SNAPSHOT, UNIT_PREFIX
 
-__all__ = ["Killed", "main", "moments", "phase", "table"]
+__all__ = ["main", "moments", "phase"]
 
-KINDS = ("command", "unit", "power")
 _SETTLE_SECONDS = 120.0
 """As documented: the lease's end, if nothing else is seen of the client's."""
 _LONGEST_SECONDS = 600.0
-
-
-@dataclass(frozen=True)
-class Killed:
-    """One kill: at which second of the rehearsal (or of its unit), in which phase, and what was left, if anything."""
-
-    kind: str
-    at: float
-    phase: str
-    seconds: float
-    """Until nothing was left."""
-    left: tuple[str, ...] = ()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -74,6 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _rehearse(RehearsedData(Path(given.rehearse[0])), given.rehearse[1])
         return 0
     killed: list[Killed] = []
+    commit = commit_of(REPOSITORY)
     with tempfile.TemporaryDirectory() as folder, _source(Path(folder)) as (site, source):
         whole, unit = _lengths(site, source)
         print(f"a rehearsal takes {whole:.0f} s, {unit:.0f} s of it in its unit", flush=True)
@@ -86,21 +87,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"the etcd's revision went from {source.first} to {source.revision} by {source.writes} writes of its client"
         )
     print("\n" + table(killed))
+    if not given.kind:
+        date = f"{datetime.now(UTC):%Y-%m-%d}"
+        made = Kills(whole, unit, source.writes, source.others, date, commit, tuple(killed))
+        FILE.write_text(json.dumps(asdict(made), indent=1) + "\n")
     return 1 if any(each.left for each in killed) or source.others else 0
 
 
 def moments(whole: float, count: int) -> tuple[float, ...]:
     """So many, in the middle of equal parts of that time."""
     return tuple(whole * (number + 0.5) / count for number in range(count))
-
-
-def table(killed: Sequence[Killed]) -> str:
-    """Markdown: one row for each."""
-    rows = ["| killed | at | phase | nothing left after | left |", "|---|---:|---|---:|---|"]
-    for each in killed:
-        left = ", ".join(each.left) or "nothing"
-        rows.append(f"| {each.kind} | {each.at:.1f} s | {each.phase} | {each.seconds:.1f} s | {left} |")
-    return "\n".join(rows)
 
 
 def phase(place: Path, *, unit: bool) -> str:
@@ -193,8 +189,8 @@ def _answers(source: _Source) -> bool:
 
 def _rehearse(site: RehearsedData, url: str) -> None:
     """Of a snapshot of the etcd at this URL, as the command does."""
-    taken = site.folder / "taken"
-    taken.mkdir()
+    taken = _controllers(site) / "taken"
+    taken.mkdir(parents=True)
     programs, snapshot = Binaries(Silent()).etcd(), taken / SNAPSHOT
     for words in (
         [programs / "etcdctl", f"--endpoints={url}", "snapshot", "save", snapshot],
@@ -206,8 +202,6 @@ def _rehearse(site: RehearsedData, url: str) -> None:
 
 
 def _begin(site: RehearsedData, source: _Source, errors: int | None = None) -> subprocess.Popen[bytes]:
-    for name in ("taken", "upgrader"):  # the controller's own: a backup or the next rehearsal removes them
-        shutil.rmtree(site.folder / name, ignore_errors=True)
     words = [sys.executable, "-m", "bench.rehearsal_kills", "--rehearse", str(site.folder), source.url]
     return subprocess.Popen(words, stderr=errors)
 
@@ -219,8 +213,8 @@ def _lengths(site: RehearsedData, source: _Source) -> tuple[float, float]:
     in_unit = _await_unit(site, process)
     assert process.wait(timeout=stretched(_LONGEST_SECONDS)) == 0, "the rehearsal failed"
     whole = time.monotonic() - begun
-    left = _left(site, frozenset(), processes_only=False)
-    assert not left and not site.elsewhere.exists(), left
+    left = _left(site, frozenset(), site.elsewhere, _controllers(site))
+    assert not left and not site.elsewhere.exists() and not _controllers(site).exists(), left
     return whole, time.monotonic() - in_unit
 
 
@@ -253,19 +247,41 @@ def _kill(site: RehearsedData, source: _Source, kind: str, at: float) -> Killed:
     process.wait(timeout=stretched(_LONGEST_SECONDS))
     left: tuple[str, ...] = ("unknown",)
     deadline = begun + stretched(_SETTLE_SECONDS)
+    ends = () if kind == "power" else (site.elsewhere,)
     while left and time.monotonic() < deadline:
-        left = _left(site, networks, processes_only=kind == "power")
+        left = _left(site, networks, *ends)
         time.sleep(0.1)
     seconds = time.monotonic() - begun
+    kept = tuple(
+        place for place, at in (("controller", _controllers(site)), ("host", site.elsewhere)) if any(_files(at))
+    )
     if kind == "power":
         for file in site.units.glob("*"):  # a reboot has no units
             file.unlink()
+    left = (*left, *_next_command(site, networks))
+    return Killed(kind, at, seen, seconds, kept, left)
+
+
+def _controllers(site: RehearsedData) -> Path:
+    """The folder of all rehearsals' folders on the controller."""
+    return site.folder / "upgrader"
+
+
+def _next_command(site: RehearsedData, networks: frozenset[str]) -> tuple[str, ...]:
+    """What is left after what it does first, on the controller and on the other host."""
     for folder in site.elsewhere.glob("*"):  # in its first minute, an empty one may be that of a rehearsal that starts
         os.utime(folder, (0, 0))
     site.prepare_elsewhere(site.server(OLD), site.server(TARGET))
-    if site.elsewhere.exists() and any(site.elsewhere.iterdir()):
-        left = (*left, "folders after the next command")
-    return Killed(kind, at, seen, seconds, left)
+    answer = io.StringIO()
+    # This machine has no kubelet's pods, and its units are the other host's.
+    pods = SimpleNamespace(socket_path=str, runtime=str)
+    parts: dict[str, Any] = {"container_facts": pods, "gone": lambda *_: True, "runs": lambda _: False}
+    with mock.patch.multiple(remove_leftovers, **parts), redirect_stdout(answer):
+        remove_leftovers.main(POD_PREFIX, UNIT_PREFIX, str(_controllers(site)), "")
+    failed = json.loads(answer.getvalue()).get("failed")
+    left = _left(site, networks, site.elsewhere, _controllers(site))
+    folders = (_controllers(site), *site.elsewhere.glob("*"))
+    return (*([failed] if failed else []), *left, *(f"folder {path}" for path in folders if path.exists()))
 
 
 def _kill_process(pid: int) -> None:
@@ -275,22 +291,28 @@ def _kill_process(pid: int) -> None:
         return  # it has ended meanwhile
 
 
-def _left(site: RehearsedData, networks: frozenset[str], *, processes_only: bool) -> tuple[str, ...]:
-    """What there is of a rehearsal, whose unit had these network namespaces."""
-    place = str(site.elsewhere)
+def _left(site: RehearsedData, networks: frozenset[str], *ended: Path) -> tuple[str, ...]:
+    """What there is of a rehearsal, whose unit had these network namespaces: its processes, and files in the folders
+    that it has `ended` with; without one, units may still be known.
+    """
+    places = str(site.elsewhere), str(_controllers(site))
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         if int(process.name) != os.getpid():
-            if place in _read(process / "cmdline"):
+            if _names(_read(process / "cmdline"), places):
                 found.append(f"process {process.name}")
-            if place in _read(process / "mountinfo"):
+            if _names(_read(process / "mountinfo"), places):
                 found.append(f"a mount of process {process.name}")
             if _network(process.name) in networks:
                 found.append(f"the network namespace of process {process.name}")
-    if not processes_only:
+    if ended:
         found += [f"unit {file.name}" for file in site.units.glob("*")]
-        found += [f"file {path}" for path in _files(site.elsewhere)]
+    found += [f"file {path}" for place in ended for path in _files(place)]
     return tuple(found)
+
+
+def _names(text: str, places: Sequence[str]) -> bool:
+    return any(place in text for place in places)
 
 
 def _files(place: Path) -> Iterator[Path]:

@@ -21,6 +21,7 @@ from pathlib import Path
 from bench.places import PAGES, RESULTS
 from bench.rehearsal.beside import recorded as windows
 from bench.rehearsal.cases import CASES, MEASURED, Case
+from bench.rehearsal.kills import recorded as kills
 from bench.rehearsal.rows import Row, page
 from bench.rehearsal.stored import STORED
 from scripts.soak import commit_of
@@ -57,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 print(f"{'good ' if row.good else 'WRONG'} {name}: {', '.join(row.found) or 'nothing'}", flush=True)
                 good = good and row.good
                 _record(row)
-    _PAGE.write_text(page(recorded(), windows()))
+    _PAGE.write_text(page(recorded(), windows(), kills()))
     return 0 if good else 1
 
 

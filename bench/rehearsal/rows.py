@@ -9,6 +9,8 @@ from typing import Any
 from bench.rehearsal.beside import Window
 from bench.rehearsal.beside import lines as beside_lines
 from bench.rehearsal.cases import MEASURED, Case
+from bench.rehearsal.kills import Kills
+from bench.rehearsal.kills import lines as kills_lines
 
 __all__ = ["Row", "page"]
 
@@ -25,7 +27,7 @@ _TABLE = """
 | {what} | the cluster, or its change | named | found | objects | seconds | MiB | load | date |
 |---|---|---|---|---:|---:|---:|---|---|
 """
-_NOT_CALLED = "Webhooks aren't called; a check names those that catch kube-system (`webhooks.catches-control-plane`)."
+_NOT_CALLED = "The check `webhooks.catches-control-plane` names webhooks that catch kube-system."
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ class Row:
         return cls(**{**given, "found": tuple(given["found"])})
 
 
-def page(rows: Sequence[tuple[Case, Row]], beside: Sequence[Window] = ()) -> str:
+def page(rows: Sequence[tuple[Case, Row]], beside: Sequence[Window] = (), kills: Kills | None = None) -> str:
     """The text of docs/benchmarks/rehearsal.md."""
     mistakes = [pair for pair in rows if pair[0].expected]
     clean = sorted((pair for pair in rows if not pair[0].expected), key=lambda pair: pair[1].name in MEASURED)
@@ -58,7 +60,7 @@ def page(rows: Sequence[tuple[Case, Row]], beside: Sequence[Window] = ()) -> str
     parts.append(f"\n{_count(mistakes)} of {len(mistakes)} mistakes were named. {_NOT_CALLED}\n")
     parts += ["\n## Clusters without a mistake\n", *_lines("cluster", clean)]
     parts.append(f"\n{_count(clean)} of {len(clean)} had no finding.\n")
-    return "".join([*parts, *beside_lines(beside)])
+    return "".join([*parts, *beside_lines(beside), *kills_lines(kills)])
 
 
 def _count(rows: Iterable[tuple[Case, Row]]) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bench.places import PAGES
-from bench.rehearsal import beside
+from bench.rehearsal import beside, kills
 from bench.rehearsal.__main__ import recorded
 from bench.rehearsal.cases import CASES, MEASURED, Case
 from bench.rehearsal.rows import Row, page
@@ -20,7 +20,7 @@ def row(*found: str, good: bool = True) -> Row:
 
 def test_the_page_is_made_from_the_records() -> None:
     """As it is in the documentation; each recorded one still exists."""
-    assert (PAGES / "rehearsal.md").read_text() == page(recorded(), beside.recorded())
+    assert (PAGES / "rehearsal.md").read_text() == page(recorded(), beside.recorded(), kills.recorded())
 
 
 def test_every_cluster_has_its_data() -> None:

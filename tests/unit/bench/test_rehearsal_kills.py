@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bench.rehearsal_kills import Killed, moments, phase, table
+from bench.rehearsal.kills import Killed, Kills, lines, table
+from bench.rehearsal_kills import _left, moments, phase
+from testkit.rehearsed_data import RehearsedData
 
 
 def test_moments_are_spread_over_the_whole_length() -> None:
@@ -26,8 +28,27 @@ def test_the_phase_is_what_its_folder_says(tmp_path: Path) -> None:
     assert found == ["receiving", "copies", "running version", "etcd of the target", "target, comparison"]
 
 
+GOOD = Killed("command", 3.0, "receiving", 0.4, ("controller",))
+BAD = Killed("power", 9.0, "copies", 120.0, ("controller", "host"), ("unit a", "file b"))
+
+
 def test_what_was_left_is_in_the_table() -> None:
-    """By name; otherwise, nothing."""
-    good, bad = Killed("command", 3.0, "receiving", 0.4), Killed("power", 9.0, "copies", 120.0, ("unit a", "file b"))
-    assert "| command | 3.0 s | receiving | 0.4 s | nothing |" in table([good, bad])
-    assert "| power | 9.0 s | copies | 120.0 s | unit a, file b |" in table([good, bad])
+    """By name; otherwise, nothing. What the next command removes is told from what is left after it."""
+    assert "| command | 3.0 s | receiving | 0.4 s | controller | nothing |" in table([GOOD, BAD])
+    assert "| power | 9.0 s | copies | 120.0 s | controller, host | unit a, file b |" in table([GOOD, BAD])
+
+
+def test_the_page_has_a_row_for_each_kind() -> None:
+    """With its moments, the longest time, and what was left."""
+    text = "".join(lines(Kills(30.0, 20.0, 1000, 0, "2026-12-01", "abc", (GOOD, GOOD, BAD))))
+    assert "| the command | 2: receiving 2 | 0 s | on the controller 2 | nothing |" in text
+    assert "| 120 s | on the controller 1, on the other host 1 | **unit a**, **file b** |" in text
+    assert "Of 1,000 writes" in " ".join(text.split()) and not lines(None)
+
+
+def test_what_remains_on_the_controller_is_seen(tmp_path: Path) -> None:
+    """A snapshot that a killed command has left there."""
+    (tmp_path / "upgrader" / "u1").mkdir(parents=True)
+    kept = tmp_path / "upgrader" / "u1" / "snapshot.db"
+    kept.touch()
+    assert _left(RehearsedData(tmp_path), frozenset(), tmp_path / "upgrader") == (f"file {kept}",)
