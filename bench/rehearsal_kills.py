@@ -82,16 +82,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for kind in given.kind or KINDS:
                 at = moments(unit if kind == "unit" else whole, given.moments)[number]
                 killed.append(_kill(site, source, kind, at))
+                if not given.kind:
+                    _record(whole, unit, source, commit, killed)
                 print(table(killed[-1:]).splitlines()[-1], flush=True)
         print(
             f"the etcd's revision went from {source.first} to {source.revision} by {source.writes} writes of its client"
         )
     print("\n" + table(killed))
-    if not given.kind:
-        date = f"{datetime.now(UTC):%Y-%m-%d}"
-        made = Kills(whole, unit, source.writes, source.others, date, commit, tuple(killed))
-        FILE.write_text(json.dumps(asdict(made), indent=1) + "\n")
     return 1 if any(each.left for each in killed) or source.others else 0
+
+
+def _record(whole: float, unit: float, source: _Source, commit: str, killed: Sequence[Killed]) -> None:
+    date = f"{datetime.now(UTC):%Y-%m-%d}"
+    made = Kills(whole, unit, source.writes, source.others, date, commit, tuple(killed))
+    FILE.write_text(json.dumps(asdict(made), indent=1) + "\n")
 
 
 def moments(whole: float, count: int) -> tuple[float, ...]:
@@ -258,7 +262,12 @@ def _kill(site: RehearsedData, source: _Source, kind: str, at: float) -> Killed:
     if kind == "power":
         for file in site.units.glob("*"):  # a reboot has no units
             file.unlink()
-    left = (*left, *_next_command(site, networks))
+    for folder in site.elsewhere.glob("*"):  # in its first minute, an empty one may be that of a rehearsal that starts
+        os.utime(folder, (0, 0))
+    site.prepare_elsewhere(site.server(OLD), site.server(TARGET))
+    left = (*left, *_remove_on_controller(site), *_left(site, networks, site.elsewhere, _controllers(site)))
+    folders = (_controllers(site), *site.elsewhere.glob("*"))
+    left = (*left, *(f"folder {path}" for path in folders if path.exists()))
     return Killed(kind, at, seen, seconds, kept, left)
 
 
@@ -267,21 +276,16 @@ def _controllers(site: RehearsedData) -> Path:
     return site.folder / "upgrader"
 
 
-def _next_command(site: RehearsedData, networks: frozenset[str]) -> tuple[str, ...]:
-    """What is left after what it does first, on the controller and on the other host."""
-    for folder in site.elsewhere.glob("*"):  # in its first minute, an empty one may be that of a rehearsal that starts
-        os.utime(folder, (0, 0))
-    site.prepare_elsewhere(site.server(OLD), site.server(TARGET))
+def _remove_on_controller(site: RehearsedData) -> tuple[str, ...]:
+    """Run the program with which the next command begins there; returns why it failed, if it did."""
     answer = io.StringIO()
     # This machine has no kubelet's pods, and its units are the other host's.
-    pods = SimpleNamespace(socket_path=str, runtime=str)
+    pods = SimpleNamespace(socket_path=lambda _: "", runtime=lambda *_: None)
     parts: dict[str, Any] = {"container_facts": pods, "gone": lambda *_: True, "runs": lambda _: False}
     with mock.patch.multiple(remove_leftovers, **parts), redirect_stdout(answer):
         remove_leftovers.main(POD_PREFIX, UNIT_PREFIX, str(_controllers(site)), "")
     failed = json.loads(answer.getvalue()).get("failed")
-    left = _left(site, networks, site.elsewhere, _controllers(site))
-    folders = (_controllers(site), *site.elsewhere.glob("*"))
-    return (*([failed] if failed else []), *left, *(f"folder {path}" for path in folders if path.exists()))
+    return (failed,) if failed else ()
 
 
 def _kill_process(pid: int) -> None:

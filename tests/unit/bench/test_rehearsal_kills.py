@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from bench.rehearsal.kills import Killed, Kills, lines, table
-from bench.rehearsal_kills import _left, moments, phase
+from bench.rehearsal_kills import _left, _remove_on_controller, moments, phase
 from testkit.rehearsed_data import RehearsedData
 
 
@@ -46,9 +46,10 @@ def test_the_page_has_a_row_for_each_kind() -> None:
     assert "Of 1,000 writes" in " ".join(text.split()) and not lines(None)
 
 
-def test_what_remains_on_the_controller_is_seen(tmp_path: Path) -> None:
-    """A snapshot that a killed command has left there."""
+def test_what_remains_on_the_controller_is_seen_and_removed(tmp_path: Path) -> None:
+    """A snapshot that a killed command has left there; by the program with which the next command begins."""
     (tmp_path / "upgrader" / "u1").mkdir(parents=True)
     kept = tmp_path / "upgrader" / "u1" / "snapshot.db"
     kept.touch()
     assert _left(RehearsedData(tmp_path), frozenset(), tmp_path / "upgrader") == (f"file {kept}",)
+    assert not _remove_on_controller(RehearsedData(tmp_path)) and not (tmp_path / "upgrader").exists()
