@@ -124,9 +124,10 @@ class RehearsedData:
         try:
             shutil.copytree(data or self.folder / "etcd", work / SCRATCH)
             hosts = LocalHosts(self._environment)
-            return self._machine.compare(of_member(hosts, member, servers, lambda: shutil.rmtree(work)), servers)
+            remove = partial(shutil.rmtree, work.parent)  # with the snapshot of which the data was made, if it is there
+            return self._machine.compare(of_member(hosts, member, servers, remove), servers)
         finally:
-            shutil.rmtree(work.parent)
+            shutil.rmtree(work.parent, ignore_errors=True)  # it may have gone when it was sent
 
     def prepare_elsewhere(self, current: Server, target: Server) -> None:
         """What a command does there first."""
