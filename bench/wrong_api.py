@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.places import PAGES, RESULTS
+from bench.rehearsal.cases import CASES
 from scripts.soak import commit_of
 from testkit.command import REPOSITORY
 from testkit.lab_cluster import OLD, LabCluster, lent_cluster, make_cluster
@@ -29,6 +30,8 @@ from upgrader.errors import ApiError
 
 __all__ = ["Row", "main", "page_with_table", "read", "record", "table"]
 
+_REHEARSED = {"key lost": "lost key", "tokens' audience": "other audience"}
+"""A row → its case among those of rehearsals, if that has another name."""
 _BLOCKED = 3
 _WORDS = 400
 """Of a cause: what is wrong comes last in it."""
@@ -78,10 +81,11 @@ class Row:
 
 def table(rows: Sequence[Row]) -> str:
     """The table of the page, and the line below it."""
-    lines = [
-        "| wrong | change | exit code | seconds | limit | run | healthy after it | load | date | what the run said |",
-        "|---|---|---|---|---|---|---|---|---|---|",
-    ]
+    head = (
+        "| wrong | change | named before by | exit code | seconds | limit | run | healthy after it | load | date | "
+        "what the run said |"
+    )
+    lines = [head, "|---|---|---|---|---|---|---|---|---|---|---|"]
     for row in rows:
         untimed = row.harmless or row.blocked
         seconds = f"{row.seconds:.0f}" if row.seconds <= row.limit else f"**{row.seconds:.0f}**"
@@ -89,6 +93,7 @@ def table(rows: Sequence[Row]) -> str:
         cells = [
             row.name,
             row.change,
+            _named_before(row),
             code,
             "–" if untimed or row.exit_code != 4 else seconds,
             "–" if untimed else f"{row.limit:.0f}",
@@ -102,6 +107,15 @@ def table(rows: Sequence[Row]) -> str:
         lines.append(f"| {' | '.join(cells)} |")
     good = sum(row.good for row in rows)
     return "\n".join([*lines, "", f"{good} of {len(rows)} ended as they should, within their limit.", ""])
+
+
+def _named_before(row: Row) -> str:
+    """The ids of what finds it before anything is changed: of a check, and of a rehearsal that has the same case."""
+    wrong, same = WRONG.get(row.name), CASES.get(_REHEARSED.get(row.name, row.name))
+    checks = (wrong.told, wrong.warned) if wrong else ()
+    rehearsals = dict.fromkeys(id_ for id_, _ in same.expected) if same else ()
+    named = ", ".join(f"`{id_}`" for id_ in (*checks, *rehearsals) if id_)
+    return named or ("–" if row.harmless else "nothing: the run finds it")
 
 
 def page_with_table(page: str, rows: Sequence[Row]) -> str:

@@ -54,6 +54,8 @@ class WrongApi:
     """Something that exists from before the run until its end, such as a webhook, or busy clients."""
     told: str = ""
     """The finding that blocks such a run before it changes anything; "" if no check can find it."""
+    warned: str = ""
+    """A finding that warns of it, and doesn't block."""
     blocked: bool = False
     """Whether that finding is sufficient; otherwise the run is tried with the finding skipped, too."""
 
@@ -231,7 +233,9 @@ WRONG: Mapping[str, WrongApi] = {
     ),
     # API Priority and Fairness gives each level one seat at least, and queues: a lab's few clients never wait for one.
     "two requests at once": WrongApi(
-        {"max-requests-inflight": "2", "max-mutating-requests-inflight": "1"}, harmless=True
+        {"max-requests-inflight": "2", "max-mutating-requests-inflight": "1"},
+        harmless=True,
+        warned="flags.fewer-requests",
     ),
     "tokens' audience": WrongApi({"api-audiences": "other"}, names=("api-audiences",)),
     "audit webhook": WrongApi(
@@ -251,6 +255,7 @@ WRONG: Mapping[str, WrongApi] = {
         names=("wait for a seat",),
         beside=busy_writers,
         said="`--max-requests-inflight=2 --max-mutating-requests-inflight=1`, 24 clients whose writes take 2 s",
+        warned="flags.fewer-requests",
     ),
     "certificate for a name": WrongApi(
         {"tls-sni-cert-key": f"{_SNI}.crt,{_SNI}.key:kubernetes.default.svc"},

@@ -26,12 +26,27 @@ def test_table_tells_which_ended_well() -> None:
     last = [replace(harmless, exit_code=0), told, replace(told, exit_code=3, commit="")]
     text = table([GOOD, *bad, harmless, *last])
     ended = "1, 2 | 2026-01-01 (`0123456789ab`) | gate continuity / broken |"
-    assert f"| issuer | `--a=b` | 4 | 40 | 90 | 70 | yes | {ended}" in text
-    assert "| issuer | `--a=b` | 4 | **91** | 90 |" in text and "| issuer | `--a=b` | **5** | – | 90 |" in text
+    assert f"| issuer | `--a=b` | `rehearsal.token` | 4 | 40 | 90 | 70 | yes | {ended}" in text
+    assert (
+        "| issuer | `--a=b` | `rehearsal.token` | 4 | **91** | 90 |" in text
+        and "| issuer | `--a=b` | `rehearsal.token` | **5** | – | 90 |" in text
+    )
     assert "| **not named**: gate continuity / broken |" in text
-    assert "| audit | `--a=b` | 3 | – | – | 70 | yes | 1, 2 | 2026-01-01 | gate continuity" in text
-    assert "| range | `--a=b` | 0 | – | – | 70 | yes | 1, 2 | 2026-01-01 (`0123456789ab`) | harmless" in text
+    assert (
+        "| audit | `--a=b` | nothing: the run finds it | 3 | – | – | 70 | yes | 1, 2 | 2026-01-01 | gate continuity"
+        in text
+    )
+    assert "| range | `--a=b` | – | 0 | – | – | 70 | yes | 1, 2 | 2026-01-01 (`0123456789ab`) | harmless" in text
     assert "3 of 9 ended as they should" in text and "pod x is not Ready" in text
+
+
+def test_table_has_what_names_a_row_before_the_run() -> None:
+    """A check that blocks or warns, and a rehearsal whose case has the same name, or another one for it."""
+    names = ("dead etcd", "too few requests under load", "key lost", "no apps/v1", "DNS answers wrongly")
+    lines = table([replace(GOOD, name=name) for name in names]).splitlines()[2:]
+    named = [line.split(" | ")[2] for line in lines[: len(names)]]
+    checks = ["`planned-etcd.unanswered`", "`flags.fewer-requests`"]
+    assert named == [*checks, "`rehearsal.unreadable`", "`rehearsal.gone`", "nothing: the run finds it"]
 
 
 def test_row_is_recorded_in_place_of_what_was_known(tmp_path: Path) -> None:
