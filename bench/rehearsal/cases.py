@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bench.rehearsal.stored import CONNECTING, PERMITTED, SCALES, STORED
 from testkit.lab_cluster import OLD, TARGET
@@ -77,6 +77,12 @@ def _admission(plugin: str, text: str) -> Callable[[RehearsedData], Servers]:
         return site.server(OLD), site.server(TARGET, *flags)
 
     return servers
+
+
+def _other_issuer(site: RehearsedData) -> Servers:
+    target = site.server(TARGET)
+    flags = (flag.replace("https://issuer.example", "https://other.example") for flag in target.flags)
+    return site.server(OLD), replace(target, flags=tuple(flags))
 
 
 def _keys(old: str, new: str) -> Callable[[RehearsedData], Servers]:
@@ -207,6 +213,12 @@ CASES: Mapping[str, Case] = {
         "usual",
         (("rehearsal.token", "serviceaccounts"),),
         _target("--api-audiences=https://other.example"),
+    ),
+    "issuer": Case(
+        "`--service-account-issuer=https://other.example`",
+        "usual",
+        (("rehearsal.token", "serviceaccounts"),),
+        _other_issuer,
     ),
     "connections to pods": Case(
         "a user who may `get` pods/exec, and not `create` it; until v1.34 that was enough",
