@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import subprocess
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -91,7 +91,8 @@ def _send(process: subprocess.Popen[bytes], chunks: Iterable[bytes], failures: l
             for chunk in chunks:
                 stdin.write(chunk)
     except BrokenPipeError:
-        return  # it ended without reading all of it
+        if isinstance(chunks, Generator):
+            chunks.close()  # it ended without reading all of it: nor does what makes them go on
     except HostError as error:
         failures.append(error)
         process.kill()
