@@ -190,8 +190,8 @@ _TITLES = {
 _SECTION = (
     "`python -m bench.rehearsal.beside` ({date}, `{commit}`), {windows} windows of each kind in turn, on a lab whose "
     "nodes share two cores. The API's 99th percentile in ms, as median with minimum and maximum: {told}. Of {requests} "
-    "requests, {failed} failed. The goal, × 1.10, is not reached here, because all "
-    "nodes share the two cores."
+    "requests, {failed} failed. The goal, × 1.10, is not reached here "
+    "([why](../adr/0069-clients-wait-longer-beside-a-rehearsal.md))."
 )
 
 

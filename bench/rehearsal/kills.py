@@ -21,12 +21,10 @@ _HEAD = """
 |---|---|---:|---|---|
 """
 _SECTION = (
-    "`python -m bench.rehearsal_kills` ({date}, `{commit}`): rehearsals on another host, of {whole:.0f} s each, are "
-    "killed at moments spread over their whole length (over {unit:.0f} s, if the unit is). All of it runs on one "
-    "machine without a kubelet, so the controller's pod that takes the snapshot isn't tested. After a power cut, files "
-    "remain on both hosts; a killed command leaves what it had not sent on the controller. The next `rehearse` removes "
-    "both; a `backup` or `restore` those on the controller. Of {writes:,} writes of etcd's client meanwhile, {others} "
-    "met a revision that wasn't its own."
+    "`python -m bench.rehearsal_kills` ({date}, `{commit}`): rehearsals of {whole:.0f} s on another host ({unit:.0f} s "
+    "in its unit), killed at moments over their whole length, without a kubelet: the pod that takes the snapshot isn't "
+    "tested. What remains on a host is removed by the next `rehearse`; on a controller, also by a `backup` or "
+    "`restore`. Of {writes:,} writes of etcd's client, {others} met a revision that wasn't its own."
 )
 
 

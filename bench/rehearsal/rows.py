@@ -17,11 +17,10 @@ __all__ = ["Row", "page"]
 _MOST = 6
 _HEAD = """# What a rehearsal finds
 
-Each row is one [rehearsal](../rehearsal.md) on this machine, from v1.36.3 to v1.37.1 unless it says otherwise. A real
-API server stores the objects; then the program that runs on controllers compares both versions on copies, without a
-network. `python -m bench.rehearsal` runs all of them without a lab, and `--only` runs one; the last result of each is
-kept in `bench/results/rehearsal.json`. Findings of severity `info`, such as new defaults, are not listed. Only the
-comparison is measured: its seconds, its memory (limited to 2 GiB), and the load average at its beginning and end.
+Each row is one [rehearsal](../rehearsal.md) on this machine, from v1.36.3 to v1.37.1 unless it says otherwise: real API
+servers have stored the objects, and both versions serve copies of them without a network, with the same program as on
+a controller. `python -m bench.rehearsal` runs all of them without a lab (`--only`: one). Findings of severity `info`
+are not listed. Seconds, memory (at most 2 GiB) and load averages, at beginning and end, are those of the comparison.
 """
 _TABLE = """
 | {what} | the cluster, or its change | named | found | objects | seconds | MiB | load | date |
