@@ -90,7 +90,7 @@ def lines(kills: Kills | None) -> list[str]:
 
 def _row(kind: str, killed: Sequence[Killed]) -> str:
     phases = Counter(each.phase for each in killed)
-    under_way = ", ".join(f"{name} {count}" for name, count in phases.items())
+    under_way = "; ".join(f"{name} {count}" for name, count in phases.items())
     kept = Counter(_PLACES[place] for each in killed for place in each.kept)
     remained = ", ".join(f"on {place} {count}" for place, count in sorted(kept.items())) or "none"
     left = ", ".join(f"**{what}**" for each in killed for what in each.left) or "nothing"
