@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from upgrader.errors import HostError
@@ -18,22 +18,25 @@ class HostNames:
 
     hosts: Hosts
     controllers: Sequence[Host]
-    _nodes: dict[str, str] = field(default_factory=dict)
-    """A host's own name → its node's."""
+    _nodes: dict[str, set[str]] = field(default_factory=dict)
+    """A host's own name → its node's; of several nodes, where machines of one image all have the same name."""
 
-    def __call__(self, name: str) -> str:
-        """The node of the controller that calls itself so; "": none does. Raises HostError where one can't be asked."""
+    def __call__(self, name: str) -> Collection[str]:
+        """The nodes of the controllers that call themselves so. Raises HostError where one can't be asked, and none of
+        the others does.
+        """
         failures = []
         for host in self.controllers if name not in self._nodes else ():
             try:
-                self._nodes[self.hosts.run(host, ["uname", "-n"]).stdout.strip()] = host.name
+                called = self.hosts.run(host, ["uname", "-n"]).stdout.strip()
+                self._nodes.setdefault(called, set()).add(host.name)
             except HostError as error:
                 failures.append(error)
         if name not in self._nodes and failures:
             raise failures[0]
-        return self._nodes.get(name, "")
+        return self._nodes.get(name, ())
 
 
-def not_asked(name: str) -> str:
+def not_asked(name: str) -> Collection[str]:
     """In the place of `HostNames`, where there is no SSH."""
     raise HostError(f"no controller was asked whether its own name is {name}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from upgrader.errors import ApiError, HostError
 from upgrader.gates.continuity.findings import KEEP_THE_RELEASES, contradicted
@@ -14,8 +14,8 @@ from upgrader.ports import Kube, KubeObject
 
 __all__ = ["LeaseWatch", "NodeCalled", "held_leases"]
 
-NodeCalled = Callable[[str], str]
-"""The node of the controller whose host has this name, "" if none has; raises HostError. See `HostNames`."""
+NodeCalled = Callable[[str], Collection[str]]
+"""The nodes of the controllers whose hosts have this name; raises HostError. See `HostNames`."""
 
 _NAMESPACE = "kube-system"
 _NAMES = ("kube-controller-manager", "kube-scheduler")
@@ -91,13 +91,13 @@ def _holder_problem(kube: Kube, name: str, lease: KubeObject, node_called: NodeC
     host = holder.rpartition("_")[0] or holder
     # Listed by its name, too: the checks have asked for the right to list pods, not to get them.
     for field in ("spec.nodeName", "metadata.name"):
-        if _running(name, kube.list(PODS, _NAMESPACE, fields=f"{field}={host}")):
+        if _running(name, kube.list(PODS, _NAMESPACE, fields=f"{field}={host.lower()}")):
             return ""
     others = _running(name, kube.list(PODS, _NAMESPACE))
     on_hosts = {node for node in others.values() if node}
     if on_hosts and _is_name_of_a_host(kube, name, host):
         try:
-            if node_called(host) in on_hosts:
+            if on_hosts.intersection(node_called(host)):
                 return ""
         except HostError as error:
             return f"it is unknown whether its holder {holder} is on a controller's host: {error.message}"
@@ -107,7 +107,7 @@ def _holder_problem(kube: Kube, name: str, lease: KubeObject, node_called: NodeC
 
 def _is_name_of_a_host(kube: Kube, component: str, host: str) -> bool:
     """Whether it can be one: it isn't the name of a pod, nor of a node, whose pods were read."""
-    return not host.startswith(f"{component}-") and not kube.list(NODES, fields=f"metadata.name={host}")
+    return not host.startswith(f"{component}-") and not kube.list(NODES, fields=f"metadata.name={host.lower()}")
 
 
 def _running(name: str, pods: Iterable[KubeObject]) -> dict[str, str]:

@@ -922,6 +922,26 @@ def test_holder_on_a_host_with_another_name_than_its_node(kube: LivingKube, host
     assert held_leases(kube, called)[0]["kube-scheduler"] == "now"
 
 
+def test_holder_on_a_host_whose_name_has_capitals(kube: LivingKube) -> None:
+    """The kubelet names its node in lower case, and the Lease has the host's own name: no host is asked for that."""
+    _hold(kube, "Controller-1")
+    _put_on_the_hosts_network(kube)
+    assert held_leases(kube, not_asked)[0]["kube-scheduler"] == "now"
+    kube.put(NODES, {"metadata": {"name": "controller-2"}})
+    _hold(kube, "Controller-2")
+    called = _hosts_called({"controller-1": "Controller-2"})
+    assert "is not a running pod of this component" in held_leases(kube, called)[1]["kube-scheduler"], "it has its node"
+
+
+@pytest.mark.parametrize("others", [("controller-2",), ("controller-0", "controller-2")], ids=["behind", "between"])
+def test_holder_on_one_of_several_hosts_of_the_same_name(kube: LivingKube, others: tuple[str, ...]) -> None:
+    """Machines of one image may all call themselves `localhost`: any of them may be the one with the instance."""
+    _hold(kube, "localhost")
+    _put_on_the_hosts_network(kube)
+    called = _hosts_called(dict.fromkeys(("controller-1", *others), "localhost"))
+    assert held_leases(kube, called)[0]["kube-scheduler"] == "now"
+
+
 def test_holder_on_a_machine_that_was_removed_leads_nothing(kube: LivingKube) -> None:
     """Its program was left running, and renews the Lease: the API has no Node of it, as of a host of another name."""
     _hold(kube, "controller-9")
