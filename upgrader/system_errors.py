@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from upgrader.errors import MachineFailed, StepFailed, UpgraderError, UsageError
+from upgrader.errors import ChangedMeanwhile, Interrupted, MachineFailed, StepFailed, UpgraderError, UsageError
 from upgrader.model.run_kind import RunKind
 
 __all__ = ["refused_by_the_system", "refusals_fail_the_step", "run_ended_by_the_system"]
@@ -48,6 +48,9 @@ _WITHOUT_FILE = frozenset(
 )
 """What the system says of no file in particular, or of one that is open already: the others are a bug without one."""
 
+_END_THE_RUN = (KeyboardInterrupt, SystemExit, Interrupted, ChangedMeanwhile)
+"""They are no failure of a step: an undo might revert what another process does now."""
+
 
 def refused_by_the_system(error: OSError, folder: Path | None) -> UsageError | None:
     """The same as an error of the command's environment; None for one that may be a bug. `folder`: the cluster's."""
@@ -68,14 +71,25 @@ def run_ended_by_the_system(error: OSError, folder: Path, kind: RunKind) -> Upgr
 def refusals_fail_the_step(folder: Path | None) -> Iterator[None]:
     """What the system refuses meanwhile is a StepFailed, so that the step goes back.
 
-    Also what may be a bug: a step that is left in the middle is worse than a message without a traceback.
+    Also what may be a bug: a step that is left in the middle is worse than a message without a traceback. But what had
+    ended the run before, as a second Ctrl-C does, still ends it: only the cleanup after it was refused.
     """
     try:
         yield
     except OSError as error:
+        if (ended := _ended_before(error)) is not None:
+            raise ended from error
         unexpected = f"this machine's system refused what the step needs: {error}"
         said = _said(error, folder) or (unexpected, _UNEXPECTED.format(places=_places(folder)))
         raise StepFailed(said[0], remedy=said[1]) from error
+
+
+def _ended_before(error: OSError) -> BaseException | None:
+    """What ended the run already when this came; None for nothing."""
+    before = error.__context__
+    while before is not None and not isinstance(before, _END_THE_RUN):
+        before = before.__context__
+    return before
 
 
 def _said(error: OSError, folder: Path | None) -> tuple[str, str] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 from tests.unit.engine.conftest import Bench, ScriptedGate, run
 from upgrader.engine.journal.journal_file import Journal, each_record
 from upgrader.engine.state.event_fold import fold
-from upgrader.errors import ApiUnavailable, JournalError, StepFailed
+from upgrader.errors import ApiUnavailable, ChangedMeanwhile, Interrupted, JournalError, StepFailed
 from upgrader.model.event import RecoveryEnded, StepEnded, StepStarted, UndoEnded
 from upgrader.model.outcome import Verdict
 from upgrader.model.release import RestorePoint
@@ -114,6 +115,38 @@ def test_recovery_that_the_system_refuses_has_failed(bench: Bench) -> None:
     result = run(bench.runner(), bench.step("a", on_apply=lose, apply_error=StepFailed("cluster unreachable")))
     assert result.outcome == "failed" and "df -h /tmp/upgrader-ansible-1" in result.remedy
     assert [each.succeeded for each in bench.recorder.events if isinstance(each, RecoveryEnded)] == [False]
+
+
+@pytest.mark.parametrize(
+    ("first", "where"),
+    [
+        (KeyboardInterrupt(), "apply"),
+        (KeyboardInterrupt(), "undo"),
+        (Interrupted("another process has the lock"), "apply"),
+        (Interrupted("another process has the lock"), "undo"),
+        (ChangedMeanwhile("it is another's by now"), "apply"),
+    ],
+    ids=["at-once", "at-once-in-undo", "lock", "lock-in-undo", "changed"],
+)
+def test_what_ends_a_run_ends_it_also_where_its_cleanup_is_refused(
+    bench: Bench, first: BaseException, where: str
+) -> None:
+    """A second Ctrl-C, a lost lock, another's change: a folder that can't be removed after it is no step's failure."""
+
+    def work() -> None:
+        try:
+            raise first
+        finally:
+            raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), "/tmp/upgrader-ansible-1")
+
+    script = {"on_apply": work} if where == "apply" else {"apply_error": StepFailed("bad flag"), "on_undo": work}
+    outcome = ""
+    with suppress(KeyboardInterrupt, ChangedMeanwhile):
+        outcome = run(bench.runner(), bench.step("a"), bench.step("b", **script)).outcome
+    assert outcome == ("interrupted" if isinstance(first, Interrupted) else "")
+    assert bench.diary == ["apply a", "apply b", "undo b to 1"][: 3 if where == "undo" else 2]
+    ended = [each.step for each in bench.recorder.events if isinstance(each, StepEnded | UndoEnded)]
+    assert ended == ["a", "b"][: 2 if where == "undo" else 1], "it has no result, for `resume` to see what it did"
 
 
 def test_without_a_journal_nothing_is_undone(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
