@@ -13,6 +13,7 @@ from testkit.fakes.kube import FakeKube
 from tests.unit.recover.controllers import NOW, controller, generation
 from upgrader.errors import ApiError
 from upgrader.model.cluster import Cluster, Host
+from upgrader.onhost.common.tls import UNVERIFIED
 from upgrader.onhost.sending.host_facts import (
     Client,
     Container,
@@ -228,6 +229,13 @@ def test_credentials_are_not_blamed_by_one_of_two_instances() -> None:
 DOWN = replace(facts(), api=Endpoint(False, "nothing listens on port 6443"), clients=())
 REJECTING = replace(facts(("kubelet", 401)), api=Endpoint(False, "HTTP 401", address="10.0.0.1:6443"))
 
+UNTRUSTED = Endpoint(
+    False,
+    f"10.0.0.2:6443: {UNVERIFIED}Hostname mismatch, certificate is not valid for 'kubernetes.default.svc'.",
+    address="10.0.0.2:6443",
+)
+"""Its certificate is for the load balancer's name alone, or of another CA: it works for who trusts that."""
+
 
 def test_an_answer_where_no_api_server_runs_is_of_something_between() -> None:
     """A proxy that asks the API server for each login answers 401 for one that is down: it is restored as ever."""
@@ -247,8 +255,9 @@ def test_an_answer_where_no_api_server_runs_is_of_something_between() -> None:
         [Examined(Host("controller-2", "10.0.0.2"), REJECTING)],
         [Examined(Host("controller-2", "10.0.0.2"), replace(DOWN, clients=(Client("kubelet", 401),)))],
         [Examined(Host("controller-2", "10.0.0.2"), replace(DOWN, api=Endpoint(False, "HTTP 500: not ready: etcd")))],
+        [Examined(Host("controller-2", "10.0.0.2"), replace(DOWN, api=UNTRUSTED, clients=Unknown("not asked")))],
     ],
-    ids=["serves", "not-examined", "unknown", "refuses-all", "refuses-a-client", "not-ready"],
+    ids=["serves", "not-examined", "unknown", "refuses-all", "refuses-a-client", "not-ready", "unverified"],
 )
 def test_an_answer_may_be_of_any_instance_that_answers_or_is_unknown(others: list[Examined]) -> None:
     """Then nothing is started beside it for that alone."""

@@ -8,6 +8,9 @@ import ssl
 
 from upgrader.onhost.common.questions import SECONDS, Failed
 
+UNVERIFIED = "its certificate can't be verified: "
+"""In a reason: something answers there, and may serve those who verify it by other means."""
+
 
 def context(authority: str) -> ssl.SSLContext:
     """TLS that trusts one CA only, also one that another has issued, as Kubernetes' own programs do. Strict checks of
@@ -51,7 +54,7 @@ def plain(address: str, port: int, path: str, body: str | None = None) -> tuple[
 
 def _words(error: Exception) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
-        return "its certificate can't be verified: " + error.verify_message
+        return UNVERIFIED + error.verify_message
     if isinstance(error, socket.timeout):
         return f"no answer within {SECONDS:.0f} s"
     return getattr(error, "strerror", None) or str(error) or type(error).__name__

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from upgrader.model.cluster import Host
 from upgrader.model.finding import Finding, Severity
+from upgrader.onhost.common.tls import UNVERIFIED
 from upgrader.onhost.sending.host_facts import (
     Client,
     Endpoint,
@@ -133,11 +134,13 @@ def diagnose(examined: Sequence[Examined], api: ApiSeen, *, all_controllers: boo
 
 
 def _is_silent(controller: Controller) -> bool:
-    """Whether nothing on it can have answered as an API server; one that refuses, or isn't ready, can."""
+    """Whether nothing on it can have answered as an API server; one that refuses, or isn't ready, can, and so can one
+    that the controller itself doesn't trust.
+    """
     facts = controller.facts
     if facts is None or not isinstance(facts.api, Endpoint):
         return False
-    answered = facts.api.answers or facts.api.said.startswith("HTTP ")
+    answered = facts.api.answers or facts.api.said.startswith("HTTP ") or UNVERIFIED in facts.api.said
     return not answered and (isinstance(facts.clients, Unknown) or not facts.clients)
 
 
