@@ -60,7 +60,7 @@ class AnsiblePlaybooks:
     ) -> tuple[tuple[Play, ...], ...]:
         for path in (*playbooks, inventory):
             _refuse_missing(path)
-        with tempfile.TemporaryDirectory(prefix="upgrader-ansible-") as folder:
+        with _temporary_folder() as folder:
             front = Path(folder) / "bin"
             return list_plays(
                 playbooks,
@@ -86,7 +86,7 @@ class AnsiblePlaybooks:
         for path in (playbook, inventory):
             _refuse_missing(path)  # ansible-runner takes a path that doesn't exist for the inventory's content
         events = _Events()
-        with tempfile.TemporaryDirectory(prefix="upgrader-ansible-") as folder:
+        with _temporary_folder() as folder:
             ending = _Ending(cancelled, time.monotonic() + timeout_seconds, Path(folder) / _PID)
             given = _variables_file(Path(folder), variables)
             environment = _environment(_die_with_parent(Path(folder)), self._bytecode)
@@ -135,6 +135,13 @@ class AnsiblePlaybooks:
                 f"{error.message}",
                 remedy=error.remedy or "Run it again; it must be idempotent.",
             ) from error
+
+
+def _temporary_folder() -> tempfile.TemporaryDirectory[str]:
+    """What can't be removed of it, as on a network file system, is left: a playbook that has ended well has not failed
+    by that.
+    """
+    return tempfile.TemporaryDirectory(prefix="upgrader-ansible-", ignore_cleanup_errors=True)
 
 
 def _refuse_missing(path: Path) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -139,6 +142,23 @@ def test_variables_stay_off_the_command_line(monkeypatch: pytest.MonkeyPatch, tm
     assert "hunter2" in run.variables and run.mode == 0o600
     assert "hunter2" not in str(run.given)
     assert not Path(run.given["private_data_dir"]).exists()
+
+
+def test_playbook_has_succeeded_whatever_becomes_of_its_temporary_folder(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A network file system may keep a name in it for a while: no reason to fail, and the variables are removed."""
+
+    def kept(path: Any, **_: Any) -> None:
+        raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), path)
+
+    run = ScriptedRun("successful", ran("command"), stats(changed={"one": 1}))
+    with monkeypatch.context() as refused:
+        refused.setattr(os, "rmdir", kept)
+        assert play(monkeypatch, tmp_path, run, password="secret") == {"one": 1}
+    folder = Path(run.given["private_data_dir"])
+    assert folder.exists() and [path for path in folder.rglob("*") if path.is_file()] == []
+    shutil.rmtree(folder)
 
 
 def test_bytecode_is_kept_between_starts_and_is_private(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
