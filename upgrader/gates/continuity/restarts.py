@@ -85,11 +85,13 @@ class RestartWatch:
         self, lost: Lost, server: str = "", until_certain: Verdict | None = None, *, seconds: float | None = None
     ) -> Verdict:
         """Pending, or what the caller says instead, and broken once it has failed for long: for `seconds`, where what
-        it fails with says how long that is.
+        it fails with says how long that is. Less time than what it failed with before begins only now.
         """
         at, now, remedy = (lost.name, server), self._answered(), f"{lost.remedy} {_BY_ITSELF}"
         seconds = self._seconds if seconds is None else seconds
-        known = self._failing.get(at, _Failing(now, seconds))
+        known = self._failing.get(at)
+        if known is None or seconds < known.seconds:
+            known = _Failing(now, seconds)
         failing = self._failing[at] = replace(known, seconds=seconds, answers=known.answers + 1)
         if now >= failing.until:
             self._given_up.add(at)

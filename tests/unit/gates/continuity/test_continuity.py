@@ -684,6 +684,28 @@ def test_conversion_webhook_whose_pods_are_gone(converted: Continuity, kube: Liv
     assert verdict.kind is VerdictKind.BROKEN and f"Service {NAMESPACE}/convert has no pods" in verdict.reason
 
 
+def test_webhook_that_starts_has_its_time_after_one_without_pods(
+    converted: Continuity, kube: LivingKube, clock: FakeClock
+) -> None:
+    """Its pod came late and was Ready between two checks: kube-apiserver still has to reach it, for which that has half
+    a minute, and not what is left of it since the pods were gone.
+    """
+    definition = kube.get(DEFINITIONS, "things.example.com")
+    assert definition is not None
+    client = {"service": {"namespace": NAMESPACE, "name": backend(kube, name="convert", namespace=NAMESPACE)}}
+    conversion = {"strategy": "Webhook", "webhook": {"clientConfig": client}}
+    kube.put(DEFINITIONS, {**definition, "spec": {**definition["spec"], "conversion": conversion}})
+    kube.raw_answers[THING] = refusal(500, "conversion webhook failed: no endpoints available")
+    kube.endpoint("convert", ready=False)
+    gate = gates(converted)[0]
+    assert VerdictKind.BROKEN not in kinds_of(gate, clock, 45)
+    add_pod(kube, "convert")
+    kube.endpoint("convert", ready=True)
+    kube.raw_answers[THING] = refusal(500, "conversion webhook failed: connection refused")
+    assert VerdictKind.BROKEN not in kinds_of(gate, clock, 29)
+    assert VerdictKind.BROKEN in kinds_of(gate, clock, 4)
+
+
 @pytest.mark.parametrize("answer", ['{"items": []}', None])
 def test_conversion_that_was_not_needed_or_failed_before(
     converted: Continuity, kube: LivingKube, answer: str | None
