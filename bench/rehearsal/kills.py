@@ -23,8 +23,8 @@ _HEAD = """
 _SECTION = (
     "`python -m bench.rehearsal_kills` ({date}, `{commit}`): rehearsals of {whole:.0f} s on another host ({unit:.0f} s "
     "in its unit), killed at moments over their whole length, without a kubelet: the pod that takes the snapshot isn't "
-    "tested. What remains on a host is removed by the next `rehearse`; on a controller, also by a `backup` or "
-    "`restore`. Of {writes:,} writes of etcd's client, {others} met a revision that wasn't its own."
+    "tested. The next `rehearse` removes what remains on a host, and the next `backup` or `restore` what remains on a "
+    "controller. Of {writes:,} writes of etcd's client, {others} met a revision that wasn't its own."
 )
 
 

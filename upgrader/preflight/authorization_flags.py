@@ -29,7 +29,7 @@ _KNOWN = frozenset({"AlwaysAllow", "Node", "RBAC"}) | _DENIES | _OTHERS
 
 
 def check_authorization(context: PreflightContext) -> Iterator[Finding]:
-    """A request is allowed if one of the modes allows it, so AlwaysDeny matters only where it is alone. With
+    """A request is allowed if one of the modes allows it, so AlwaysDeny matters only if it is the only one. With
     `--authorization-config`, a file decides; and kube-apiserver doesn't start with a mode that it doesn't know.
     """
     for command in planned_commands(context.changing, context.target):
@@ -79,14 +79,14 @@ def _given(flags: Iterable[Argument]) -> tuple[str, ...]:
 
 
 def _modes(command: PlannedCommand) -> frozenset[str] | None:
-    """None where the flags can't be read or don't decide, or where it is another component."""
+    """None if the flags can't be read or don't decide, and for other components."""
     if command.component != "kube-apiserver" or command.flags is None or command.value(_FILE):
         return None
     return frozenset(_given(command.flags)) or _DEFAULT
 
 
 def _running(context: PreflightContext, planned: PlannedCommand) -> frozenset[str] | None:
-    """Those of the release as it is now; without one, of a static pod. None where they aren't known."""
+    """Those of the release as it is now; without one, of a static pod. None if they aren't known."""
     release = planned.release
     for item in objects_in(release.before).items():
         for command in commands_of(release, *item, context.target):

@@ -159,7 +159,7 @@ def _others(context: PreflightContext, deprecated: dict[str, list[OutdatedObject
             name = f"{record.namespace}/{record.name}"
             if (record.name, record.namespace) not in ours and newest.get(name, (-1, None))[0] < record.revision:
                 newest[name] = record.revision, _in_record(record.manifest, context.target)
-    except ApiError as error:  # also where it doesn't answer in time: what the run needs, other checks ask for
+    except ApiError as error:  # also without an answer in time: other checks ask for what the run needs
         allow = "Allow `list` on Secrets in all namespaces in a ClusterRole of the kubeconfig's user."
         yield Finding(
             "removed-apis.unread",

@@ -156,7 +156,9 @@ def test_truncated_list_is_asked_for_again(kube: KubeAdapter, server: ScriptedSe
     assert len(server.asked) == 2
 
 
-@pytest.mark.parametrize(("before", "place"), [(["a", "b"], "the object after ns/b"), ([], "the first object of its page")])
+@pytest.mark.parametrize(
+    ("before", "place"), [(["a", "b"], "the object after ns/b"), ([], "the first object of its page")]
+)
 def test_an_object_that_is_too_large_is_told(
     kube: KubeAdapter, server: ScriptedServer, before: list[str], place: str
 ) -> None:

@@ -34,7 +34,7 @@ _REMOVE_SECONDS = 600
 
 
 def expected_bytes(keys: int) -> int:
-    """How much memory a rehearsal of so many keys takes at most, by what was measured (docs/benchmarks/rehearsal.md)."""
+    """The most memory that a rehearsal of so many keys takes, by what was measured (docs/benchmarks/rehearsal.md)."""
     return _SERVERS_BYTES + min(_COMPARED_BYTES, keys * _COMPARED_KEY_BYTES) + keys * _KEY_BYTES
 
 
