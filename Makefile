@@ -164,7 +164,7 @@ docs: venv ## Make the reference pages from the code.
 	$(BIN)/python -m upgrader.config.yaml_schema fleet-inventory.yaml > docs/reference/fleet-inventory-yaml.schema.json
 	$(BIN)/python -m upgrader.engine.journal.json_schema > docs/reference/journal.schema.json
 	$(BIN)/python -m upgrader.engine.state.report > docs/reference/report.schema.json
-	$(BIN)/python -m upgrader.ui.plan_json > docs/reference/plan.schema.json
+	$(BIN)/python -m upgrader.cli.ui.plan_json > docs/reference/plan.schema.json
 	$(BIN)/python -m upgrader.app.event_lines > docs/reference/events.schema.json
 	$(BIN)/python scripts/cli_reference.py > docs/reference/cli.md
 	$(BIN)/python scripts/checks_reference.py > docs/reference/checks.md

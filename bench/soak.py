@@ -21,7 +21,7 @@ from testkit.labs import every_address, nodes_disks
 from testkit.versions import COMPONENTS, running_versions
 from upgrader.adapters.kube import KubeAdapter
 from upgrader.gates.availability.prober_control import AvailabilityProbe
-from upgrader.lab import Lab
+from upgrader.lab.lifecycle import Lab
 
 __all__ = ["Run", "main", "page"]
 

@@ -21,7 +21,7 @@ from testkit.labs import every_address
 from upgrader.adapters.kube import KubeAdapter
 from upgrader.errors import ApiError
 from upgrader.gates.availability.prober_control import AvailabilityProbe
-from upgrader.lab import Lab
+from upgrader.lab.lifecycle import Lab
 from upgrader.model.availability import Availability
 from upgrader.ports import Kind
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from testkit.waiting import stretched
-from upgrader.lab import Lab
 from upgrader.lab.debian import base_layer
 from upgrader.lab.image_catalog import etcd_image
+from upgrader.lab.lifecycle import Lab
 from upgrader.lab.oci_archive import Image, layer_of_files, write_archive
 from upgrader.lab.progress_port import Silent
 

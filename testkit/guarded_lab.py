@@ -14,10 +14,10 @@ from testkit.command import REPOSITORY
 from testkit.etcd_images import import_images
 from testkit.lab_cluster import LabCluster, until
 from upgrader import __version__
-from upgrader.lab import Lab
 from upgrader.lab.build_cache import content_hash
 from upgrader.lab.daemon_images import guard_image
 from upgrader.lab.image_catalog import IMAGE_VERSIONS
+from upgrader.lab.lifecycle import Lab
 from upgrader.lab.oci_archive import Image, layer_of_files
 from upgrader.lab.progress_port import Silent
 from upgrader.ports import Kind

@@ -5,8 +5,8 @@ from __future__ import annotations
 import subprocess
 
 from testkit.waiting import stretched
-from upgrader.lab import Lab
 from upgrader.lab.binaries import kubernetes
+from upgrader.lab.lifecycle import Lab
 from upgrader.lab.progress_port import Silent
 
 __all__ = ["PROGRAM", "bring", "upgrade_command"]

@@ -21,7 +21,7 @@ from testkit.waiting import stretched, until, waiting
 from upgrader.adapters.kube import KubeAdapter
 from upgrader.errors import ApiError
 from upgrader.gates.workload_diagnosis import diagnose_workload
-from upgrader.lab import Lab
+from upgrader.lab.lifecycle import Lab
 from upgrader.model.outcome import VerdictKind
 from upgrader.model.release import without_revision
 from upgrader.model.workload import WorkloadRef

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from testkit.command import REPOSITORY
 from testkit.waiting import stretched
-from upgrader.lab import Lab
 from upgrader.lab.existing_labs import find
+from upgrader.lab.lifecycle import Lab
 
 __all__ = ["free_name", "interrupted_up", "lab_command", "made_lab"]
 

@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from upgrader.errors import UpgraderError
-from upgrader.lab import Lab
+from upgrader.lab.lifecycle import Lab
 
 __all__ = ["keep_logs"]
 

@@ -19,8 +19,8 @@ from urllib.parse import urlencode
 from testkit.api_load import access_of
 from testkit.lab_cluster import LabCluster
 from upgrader.errors import ApiError
-from upgrader.lab import Lab
 from upgrader.lab.image_catalog import IMAGE_VERSIONS
+from upgrader.lab.lifecycle import Lab
 from upgrader.ports import Kind
 
 __all__ = ["EDITOR", "GITOPS", "MIRROR", "SIDECAR", "Other", "Reverts", "cut_off", "mutating", "reverting"]

@@ -12,7 +12,7 @@ from pathlib import Path
 from testkit.certificates import Authority
 from testkit.connect_proxy import ConnectProxy, connect_proxy
 from testkit.http_server import Handler, http_server
-from upgrader.release_hosts import PROGRAMS, REGISTRY
+from upgrader.lab.release_hosts import PROGRAMS, REGISTRY
 
 __all__ = ["FILES", "IMAGES", "release_hosts", "release_tls"]
 

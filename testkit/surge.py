@@ -9,8 +9,8 @@ import yaml
 
 from testkit.command import REPOSITORY
 from testkit.lab_cluster import LabCluster, until
-from upgrader.lab import Lab
 from upgrader.lab.kubeadm_config import join_registration
+from upgrader.lab.lifecycle import Lab
 from upgrader.ports import Kind
 
 __all__ = ["spare_machine", "surge_settings"]

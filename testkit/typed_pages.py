@@ -12,8 +12,8 @@ from testkit.command import REPOSITORY
 from testkit.console_page import Step, console_block, differences, one_after_another, printed
 from testkit.lab_cluster import LabCluster
 from upgrader.adapters.helm import find_helm
-from upgrader.lab import Lab
 from upgrader.lab.binaries import kubectl
+from upgrader.lab.lifecycle import Lab
 
 __all__ = ["TypedPage"]
 

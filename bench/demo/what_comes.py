@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bench.demo.parts import described, is_cached, parts
-from upgrader.release_hosts import PROGRAMS, REGISTRY, asked
+from upgrader.lab.release_hosts import PROGRAMS, REGISTRY, asked
 
 __all__ = ["main"]
 

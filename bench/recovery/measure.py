@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from bench.recovery import boot
 from bench.recovery.watch import Watch, back, gaps
 from testkit.lab_cluster import LabCluster, until
-from upgrader.lab import Lab
+from upgrader.lab.lifecycle import Lab
 from upgrader.lab.nspawn_machine import machine_of
 from upgrader.lab.readiness import troubles
 from upgrader.ports import Kind

@@ -34,7 +34,7 @@ from testkit.lab_cluster import TARGET, LabCluster
 from testkit.labs import some_cluster
 from upgrader.gates.availability.prober_control import AvailabilityProbe
 from upgrader.gates.kubernetes_kinds import CONFIG_MAPS
-from upgrader.lab import Lab
+from upgrader.lab.lifecycle import Lab
 from upgrader.lab.nspawn_machine import machine_of
 from upgrader.onhost.rehearsal import last_in_line
 from upgrader.steps.rehearsal.unit import unit_command, unit_name

@@ -12,7 +12,7 @@ from testkit.faults.proxy import Fault, FaultProxy
 from testkit.faults.scenario import Disturbance
 from testkit.lab_cluster import LabCluster
 from upgrader.engine.history.journal_on_controllers import CONTROLLER_RUNS
-from upgrader.lab import Lab
+from upgrader.lab.lifecycle import Lab
 
 __all__ = ["MACHINE_FAULTS", "PROXY_FAULTS", "on_machines", "through"]
 

@@ -12,7 +12,7 @@ from testkit import pushed_changes
 from testkit.kubeadm import bring
 from testkit.lab_cluster import OLD, TARGET
 from upgrader.errors import UsageError
-from upgrader.lab import Lab
+from upgrader.lab.lifecycle import Lab
 from upgrader.lab.snapshot import require_snapshot
 
 __all__ = ["ADOPTED", "DAEMONSET", "KUBEADM", "SHARED_PORT", "controllers", "make_lab", "start_from"]

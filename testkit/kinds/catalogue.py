@@ -20,11 +20,11 @@ from testkit.kinds.without_kube_proxy import another_serves_services, give_servi
 from testkit.lab_cluster import LabCluster, until
 from testkit.versions import COMPONENTS
 from testkit.waiting import stretched
-from upgrader.lab import Lab
 from upgrader.lab.hardening import AUDIT_LOG, ENCRYPTED_PREFIX
 from upgrader.lab.keepalived import CHECK as HEALTHY
 from upgrader.lab.kubespray import CERTIFICATES, ETCD_FOLDER, ETCD_USER
 from upgrader.lab.kubespray_kubelet import KUBELETS_FILE
+from upgrader.lab.lifecycle import Lab
 from upgrader.ports import Kind as ApiKind
 
 __all__ = ["KINDS", "Given", "Kind"]

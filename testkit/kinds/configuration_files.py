@@ -8,7 +8,7 @@ import yaml
 
 from testkit.kinds.static_pods import change_static_pod, words_of
 from testkit.lab_cluster import LabCluster, until
-from upgrader.lab import Lab
+from upgrader.lab.lifecycle import Lab
 
 __all__ = ["configure_by_files", "is_configured_by_files"]
 

@@ -15,8 +15,8 @@ import yaml
 
 from testkit.etcd_images import import_images
 from testkit.lab_cluster import LabCluster, until
-from upgrader.lab import Lab
 from upgrader.lab.build_cache import content_hash
+from upgrader.lab.lifecycle import Lab
 from upgrader.lab.nspawn_machine import machine_of
 from upgrader.lab.oci_archive import Image, layer_of_files
 from upgrader.lab.spec import Node

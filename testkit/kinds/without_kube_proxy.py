@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from testkit.lab_cluster import LabCluster, until
-from upgrader.lab import Lab
+from upgrader.lab.lifecycle import Lab
 from upgrader.ports import Kind as ApiKind
 
 __all__ = ["another_serves_services", "give_services_to_another", "service_proxy_pod"]

@@ -11,7 +11,7 @@ import pytest
 from testkit.kills import ONE, TWO, Moment, TwoReleases
 from testkit.lab_cluster import LabCluster
 from testkit.waiting import stretched
-from upgrader.ui.as_typed import program
+from upgrader.cli.ui.as_typed import program
 
 
 @pytest.fixture

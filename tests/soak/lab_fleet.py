@@ -22,7 +22,7 @@ from tests.soak.fleet_release import FleetRelease
 from upgrader.fleet.job_objects import CONTAINER, JOBS
 from upgrader.gates.availability.prober_control import AvailabilityProbe
 from upgrader.gates.kubernetes_kinds import NAMESPACES, PODS, SECRETS
-from upgrader.lab import Lab
+from upgrader.lab.lifecycle import Lab
 from upgrader.ports import Kind, KubeObject
 
 __all__ = ["LabFleet", "lab_fleet"]

@@ -15,7 +15,7 @@ from testkit.cluster_ca import certificates_published, operator_renewed, signing
 from testkit.controllers import on_node
 from testkit.lab_cluster import OLD, LabCluster
 from testkit.labs import lent_or_new
-from upgrader.lab import Lab
+from upgrader.lab.lifecycle import Lab
 from upgrader.ports import Kind
 
 PODS = Kind("v1", "pods")

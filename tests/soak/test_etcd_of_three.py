@@ -12,7 +12,7 @@ from testkit.etcd_images import OTHER_ETCD, import_images, other_etcd
 from testkit.kills import kill_at
 from testkit.lab_cluster import OLD, LabCluster
 from testkit.labs import lent_or_new
-from upgrader.lab import Lab
+from upgrader.lab.lifecycle import Lab
 
 NAMES = ("controller-1", "controller-2", "controller-3")
 NEXT_ETCD = "v3.7.2"

@@ -10,7 +10,7 @@ from testkit.kills import kill_at
 from testkit.kubeadm import bring, upgrade_command
 from testkit.lab_cluster import OLD, TARGET, LabCluster, until
 from testkit.waiting import stretched
-from upgrader.lab import Lab
+from upgrader.lab.lifecycle import Lab
 
 MOMENT = "restore kube-apiserver: started"
 """kubeadm's own leaders run again by then, and two kube-apiservers are about to."""

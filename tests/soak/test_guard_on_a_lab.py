@@ -33,8 +33,8 @@ from testkit.nodes import kubelets, node_sources
 from testkit.waiting import stretched
 from testkit.workers import Workers
 from upgrader.errors import ApiError
-from upgrader.lab import Lab
 from upgrader.lab.image_catalog import IMAGE_VERSIONS
+from upgrader.lab.lifecycle import Lab
 from upgrader.ports import Kind
 
 SETS, DEPLOYMENTS = Kind("apps/v1", "statefulsets"), Kind("apps/v1", "deployments")

@@ -12,7 +12,7 @@ from testkit.command import upgrader
 from testkit.guarded_lab import import_site_images
 from testkit.lab_cluster import OLD, LabCluster, until
 from testkit.typed_pages import TypedPage
-from upgrader.lab import Lab
+from upgrader.lab.lifecycle import Lab
 from upgrader.ports import Kind
 
 PAGE = Path(__file__).parents[2] / "docs/guard-tutorials.md"

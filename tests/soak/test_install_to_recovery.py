@@ -26,7 +26,7 @@ from testkit.operators_network import operators_address, operators_network
 from testkit.pushed_changes import BAD_FLAG
 from testkit.recovery import assert_recovered
 from upgrader.adapters.helm import find_helm
-from upgrader.lab import Lab
+from upgrader.lab.lifecycle import Lab
 from upgrader.lab.private_registry import registry_program
 from upgrader.lab.progress_port import Silent
 from upgrader.lab.spec import Placement

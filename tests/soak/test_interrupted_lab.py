@@ -9,7 +9,7 @@ import pytest
 
 from testkit.lab_commands import free_name, interrupted_up, lab_command
 from testkit.lab_traces import traces
-from upgrader.lab import Lab
+from upgrader.lab.lifecycle import Lab
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 
 from testkit.lab_commands import lab_command, made_lab
 from testkit.waiting import until
-from upgrader.lab import Lab
+from upgrader.lab.lifecycle import Lab
 
 
 @pytest.fixture

@@ -12,7 +12,8 @@ import pytest
 from testkit.lab_commands import free_name, lab_command, made_lab
 from testkit.lab_traces import traces
 from testkit.waiting import stretched, until
-from upgrader.lab import Lab, LabSpec
+from upgrader.lab.lifecycle import Lab
+from upgrader.lab.spec import LabSpec
 
 _WORKLOAD = """
 apiVersion: v1

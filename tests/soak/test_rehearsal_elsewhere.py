@@ -12,7 +12,7 @@ import yaml
 from testkit.command import running
 from testkit.lab_cluster import TARGET, LabCluster, make_cluster, until
 from testkit.waiting import stretched
-from upgrader.lab import Lab
+from upgrader.lab.lifecycle import Lab
 
 _HOST = "worker-1"
 _REHEARSE = ("rehearse", "--to", TARGET, "--on", _HOST)

@@ -19,9 +19,9 @@ from testkit.command import REPOSITORY, running
 from testkit.kills import ONE, Moment, TwoReleases, stop_now
 from testkit.lab_cluster import OLD, LabCluster, until
 from testkit.waiting import stretched
+from upgrader.cli.ui.as_typed import program
 from upgrader.engine.locks.cluster_lock import read_lease
 from upgrader.ports import Kind
-from upgrader.ui.as_typed import program
 
 _NODES = Kind("v1", "nodes", namespaced=False)
 _CORDONS = """

@@ -26,6 +26,19 @@ def test_conftests_are_imported_only_within_their_folder() -> None:
     assert foreign == []
 
 
+def test_what_draws_knows_no_command() -> None:
+    """cli/ui renders values for every command, so that it never depends on one of them."""
+    drawing = TESTS.parent / "upgrader" / "cli" / "ui"
+    upward = [
+        f"{path.name} imports {module}"
+        for path in sorted(drawing.rglob("*.py"))
+        for module in imported(path)
+        if module.startswith("upgrader.cli.") and not f"{module}.".startswith("upgrader.cli.ui.")
+    ]
+    assert upward == []
+    assert any(drawing.rglob("*.py"))
+
+
 def name_of(path: Path) -> str:
     """The dotted name of a folder of tests."""
     return ".".join(path.relative_to(TESTS.parent).parts)

@@ -46,13 +46,13 @@ from upgrader.errors import (
     ReleaseLocked,
     UsageError,
 )
+from upgrader.model.limited_yaml import check_limits
 from upgrader.model.manifest import objects_in
 from upgrader.model.redaction.known_secrets import KNOWN, secrets_in
 from upgrader.model.release import ReleaseSpec, Revision, installed
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Clock
 from upgrader.wait_and_retry import retry
-from upgrader.yaml_limits import check_limits
 
 __all__ = ["HelmAdapter", "find_helm"]
 

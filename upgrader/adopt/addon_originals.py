@@ -17,11 +17,11 @@ from typing import Any
 
 import yaml
 
-from upgrader import fast_yaml
 from upgrader.adopt.addon_originals_check import SYSTEM, TAKEN_OVER, add_ons, check_names, kind_of
 from upgrader.adopt.facts import at_version
 from upgrader.adopt.running_addons import NOTHING_RUNS, RunningAddons, as_running
 from upgrader.errors import ApiError, StepFailed
+from upgrader.model import limited_yaml
 from upgrader.model.cluster import Host
 from upgrader.model.object_purpose import DESCRIPTION
 from upgrader.model.release import RestorePoint
@@ -196,7 +196,7 @@ class SaveOriginalsStep:
 def _parsed(content: bytes, place: str) -> Manifests:
     """A JSON list, or YAML documents as kubeadm prints them."""
     try:
-        documents = [document for document in fast_yaml.load_all(content) if document]
+        documents = [document for document in limited_yaml.load_all(content) if document]
     except yaml.YAMLError as error:
         raise StepFailed(f"{place} can't be read: {error}", remedy="Restore it from another copy.") from error
     return tuple(item for each in documents for item in (each if isinstance(each, list) else [each]))

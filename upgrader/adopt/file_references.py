@@ -13,11 +13,11 @@ from typing import Any
 
 import yaml
 
-from upgrader import fast_yaml
 from upgrader.adopt.facts import StaticPod
 from upgrader.adopt.files_of_host import FileOfHost, files_of_host
 from upgrader.adopt.readable_files import named_in_flags
 from upgrader.adopt.volumes import Mounted, innermost_mount, on_host
+from upgrader.model import limited_yaml
 from upgrader.model.cluster import Host
 from upgrader.model.redaction.known_secrets import secrets_in
 from upgrader.ports import Hosts
@@ -80,7 +80,7 @@ def _in_file(hosts: Hosts, host: Host, static: StaticPod, inside: str, path: str
 def _paths(content: bytes, file: str) -> Iterator[tuple[str, str, str]]:
     """What may be a path in a file of YAML or JSON, with the field that has it, and its text: no secret by its name."""
     try:
-        documents = list(fast_yaml.load_all(content))
+        documents = list(limited_yaml.load_all(content))
     except (yaml.YAMLError, ValueError):  # bytes that are no text, or a date that no calendar has
         return
     for document in documents:

@@ -13,8 +13,8 @@ from typing import Any
 
 import yaml
 
-from upgrader import fast_yaml
 from upgrader.adopt.hosts_file import HOSTS_FILE, read_hosts_file
+from upgrader.model import limited_yaml
 from upgrader.model.cluster import Host
 from upgrader.model.host_path import on_node
 from upgrader.ports import Hosts
@@ -59,7 +59,7 @@ def _pods(manifests: str) -> Iterator[Mapping[str, Any]]:
     """The spec of each."""
     for text in re.split(r"(?m)^---\s*$", manifests):
         try:
-            pod = fast_yaml.load(text)
+            pod = limited_yaml.load(text)
         except yaml.YAMLError:
             continue  # the kubelet can't read it either
         if isinstance(pod, dict) and isinstance(pod.get("spec"), dict):

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from upgrader import fast_yaml
+from upgrader.model import limited_yaml
 from upgrader.model.manifest import objects_in
 
 __all__ = ["NOTHING_RUNS", "RunningAddons", "addons_in", "as_running"]
@@ -66,7 +66,7 @@ def _content(key: str, text: str) -> Any:
     if key == "Corefile":
         return [line.rstrip() for line in text.strip().splitlines()]
     try:
-        return _without_empty(fast_yaml.load(text))
+        return _without_empty(limited_yaml.load(text))
     except yaml.YAMLError:
         return text
 

@@ -54,7 +54,7 @@ def adopt_cluster(folder: Path, *, yes: bool, take_over: bool) -> None:
     from upgrader.adopt.other_versions import about_other_versions
     from upgrader.adopt.values_files import kept_as, write_values
     from upgrader.app.adoption import adoption
-    from upgrader.ui.proposed_steps import print_steps
+    from upgrader.cli.ui.proposed_steps import print_steps
 
     with adoption(folder, shown) as found:
         versions = about_other_versions(found.facts, found.version)
@@ -84,7 +84,7 @@ def _adopt_new(folder: Path, *, yes: bool, take_over: bool) -> None:
     shown = front_end()  # before the imports, which take seconds
     from upgrader.app.new_controllers import found_controllers
     from upgrader.app.values_edit import write_edited
-    from upgrader.ui.proposed_steps import print_found, print_steps
+    from upgrader.cli.ui.proposed_steps import print_found, print_steps
 
     with found_controllers(folder, shown) as found:
         for line in _about_new(found):
@@ -116,7 +116,7 @@ def _about_new(found: FoundControllers) -> Iterator[str]:
 def _undo(folder: Path, *, yes: bool, take_over: bool) -> None:
     shown = front_end()  # before the imports, which take seconds
     from upgrader.app.adoption import propose_undo
-    from upgrader.ui.proposed_steps import print_steps
+    from upgrader.cli.ui.proposed_steps import print_steps
 
     with propose_undo(folder, shown, take_over=take_over) as proposed:
         if proposed.needless:

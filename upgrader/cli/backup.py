@@ -32,7 +32,7 @@ def backup(context: click.Context) -> None:
     shown = front_end()  # before the imports, which take seconds
 
     from upgrader.app.backup import take_backup
-    from upgrader.ui.backups import describe_backup
+    from upgrader.cli.ui.backups import describe_backup
 
     taken = take_backup(context.obj, shown)
     print_text(describe_backup(taken.manifest))
@@ -73,7 +73,7 @@ def verify(folder: Path, file: Path, identity: Path, on_controller: bool) -> Non
     shown = front_end(busy=on_controller)  # before the imports, which take seconds
 
     from upgrader.app.backup import open_backup, prove_backup
-    from upgrader.ui.backups import describe_backup
+    from upgrader.cli.ui.backups import describe_backup
 
     opened = open_backup(file, identity)
     manifest = prove_backup(folder, opened, shown) if on_controller else opened.read()

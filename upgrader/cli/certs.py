@@ -46,7 +46,7 @@ def show(folder: Path, output: Output) -> None:
     shown = front_end()  # before the imports, which take seconds
 
     from upgrader.app.certificates import show_certificates
-    from upgrader.ui.certificates import print_certificates
+    from upgrader.cli.ui.certificates import print_certificates
 
     with shown.busy("reading the certificates of the controllers…"):
         found = show_certificates(folder)
@@ -83,8 +83,8 @@ def renew(folder: Path, within: float | None, dry_run: bool, yes: bool, take_ove
     shown = front_end()  # before the imports, which take seconds
 
     from upgrader.app.certificate_renewal import propose_renewal
-    from upgrader.ui.certificates import print_renewable
-    from upgrader.ui.proposed_steps import print_steps
+    from upgrader.cli.ui.certificates import print_renewable
+    from upgrader.cli.ui.proposed_steps import print_steps
 
     limit = None if within is None else timedelta(seconds=within)
     with propose_renewal(folder, shown, limit, take_over=take_over, dry_run=dry_run) as proposed:

@@ -100,8 +100,8 @@ def check(
     from upgrader.app.trial_check import check_and_try
     from upgrader.app.upgrade import CheckedPlan, check_upgrade
     from upgrader.app.wait_for_start import wait_for_start
-    from upgrader.ui.findings import on_screen, print_findings
-    from upgrader.ui.offline_check import print_folder
+    from upgrader.cli.ui.findings import on_screen, print_findings
+    from upgrader.cli.ui.offline_check import print_folder
 
     checked: CheckedFolder | CheckedPlan
     if patience is not None:

@@ -54,8 +54,8 @@ def _notify(text: str) -> None:
 def _display() -> RunDisplay:
     """Programs that read the events get them alone: a picture on the same terminal would overwrite what they show."""
     from upgrader.app.locking import own_name
-    from upgrader.ui.as_typed import program
-    from upgrader.ui.reporters import choose_reporter
+    from upgrader.cli.ui.as_typed import program
+    from upgrader.cli.ui.reporters import choose_reporter
 
     typed = program(click.get_current_context().obj)  # the cluster's folder
     return event_stream() or choose_reporter(sys.stderr, sys.stdin, by=own_name(), program=typed)
@@ -67,7 +67,7 @@ def front_end(*, busy: bool = True) -> FrontEnd:
     `busy`: the command is `FrontEnd.busy` from now on; not for one that asks neither a host nor the API.
     """
     from upgrader.app.front_end import READS_FOLDER, FrontEnd
-    from upgrader.ui.progress_line import ProgressLine
+    from upgrader.cli.ui.progress_line import ProgressLine
 
     doing = ProgressLine(sys.stderr)
 

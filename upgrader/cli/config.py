@@ -28,8 +28,8 @@ def show(folder: Path, output: Output) -> None:
 
     The content of values files isn't shown, and what looks like a secret is masked. Needs no cluster.
     """
+    from upgrader.cli.ui.settings import print_settings
     from upgrader.config.effective import effective_settings
-    from upgrader.ui.settings import print_settings
 
     found = effective_settings(folder, os.environ)
     if output == "table":

@@ -42,7 +42,7 @@ def remove(folder: Path, node: str, dead: bool, yes: bool, take_over: bool) -> N
     shown = front_end()  # before the imports, which take seconds
     from upgrader.app.controller_removal import leaving_controller
     from upgrader.app.values_edit import write_edited
-    from upgrader.ui.proposed_steps import print_found, print_steps
+    from upgrader.cli.ui.proposed_steps import print_found, print_steps
 
     with leaving_controller(folder, node, shown, dead=dead) as leaving:
         for line in _about(leaving):

@@ -26,7 +26,7 @@ def doctor(folder: Path) -> None:
     shown = front_end()  # before the imports, which take seconds
 
     from upgrader.app.doctor import this_doctor
-    from upgrader.ui.doctor import print_symptoms
+    from upgrader.cli.ui.doctor import print_symptoms
 
     with shown.busy("checking this machine…"):
         found = this_doctor(folder).examine(os.environ)

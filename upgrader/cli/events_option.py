@@ -16,7 +16,7 @@ from upgrader.cli.exit_code import exit_code_of
 from upgrader.cli.output import output_option
 
 if TYPE_CHECKING:
-    from upgrader.ui.event_stream import EventStream
+    from upgrader.cli.ui.event_stream import EventStream
 
 __all__ = ["EVENTS", "event_stream", "outcome_told", "write_all"]
 
@@ -57,7 +57,7 @@ def _end(context: click.Context, exit_code: int, error: BaseException | None) ->
 def _begin(context: click.Context, _: click.Parameter, form: str) -> None:
     if form != "json" or context.resilient_parsing or _KEY in context.meta:
         return
-    from upgrader.ui.event_stream import EventStream
+    from upgrader.cli.ui.event_stream import EventStream
 
     out = sys.stdout.fileno()
     warn = partial(_warn, sys.stderr.write)

@@ -63,8 +63,8 @@ def finalize(
     read_copies(folder, copies, approved)
 
     from upgrader.app.finalize import propose_finalize
+    from upgrader.cli.ui.plan import print_plan
     from upgrader.model.emulation import minor_text
-    from upgrader.ui.plan import print_plan
 
     # A fresh checkout doesn't know all earlier runs of its cluster: they say nothing of a first attempt.
     known = after if resume else None

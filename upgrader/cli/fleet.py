@@ -93,6 +93,16 @@ def plan(folder: Path, output: str, allow_exec: bool, out: Path | None) -> None:
 
     from upgrader.app.finalize import plan_finalize
     from upgrader.app.upgrade import plan_upgrade
+    from upgrader.cli.ui.as_typed import program
+    from upgrader.cli.ui.fleet import (
+        print_classes,
+        print_fleet,
+        print_new_traits,
+        print_shared,
+        print_unrehearsed,
+        print_without_room,
+    )
+    from upgrader.cli.ui.fleet_markdown import fleet_plan_markdown
     from upgrader.fleet.clusters import ask_traits
     from upgrader.fleet.plans import NOTHING, PlannedCluster, plan_fleet, shared_causes
     from upgrader.fleet.saved_plans import refuse_plan_file
@@ -106,16 +116,6 @@ def plan(folder: Path, output: str, allow_exec: bool, out: Path | None) -> None:
         proposed_fleet,
         save_plan,
     )
-    from upgrader.ui.as_typed import program
-    from upgrader.ui.fleet import (
-        print_classes,
-        print_fleet,
-        print_new_traits,
-        print_shared,
-        print_unrehearsed,
-        print_without_room,
-    )
-    from upgrader.ui.fleet_markdown import fleet_plan_markdown
 
     origin = plan_origin(folder) if out is not None else None
     proposed = proposed_fleet(folder)
@@ -202,14 +202,14 @@ def run(
         raise UsageError("--plan and --continue can't be combined: a plan starts a campaign")
     shown = front_end()  # before the imports, which take seconds
 
+    from upgrader.cli.ui.as_typed import program
+    from upgrader.cli.ui.fleet import print_fleet
+    from upgrader.cli.ui.fleet_display import campaign_display
     from upgrader.fleet.reports.publishing import publishing
     from upgrader.fleet.saved_plans import read_fleet_plan
     from upgrader.fleet.use_cases import open_campaign, refuse_unfinished
     from upgrader.model.first_few import first_few
     from upgrader.model.redaction.markdown import one_line
-    from upgrader.ui.as_typed import program
-    from upgrader.ui.fleet import print_fleet
-    from upgrader.ui.fleet_display import campaign_display
 
     saved = read_fleet_plan(plan_file) if plan_file is not None else None
 
@@ -250,9 +250,9 @@ def run(
 @click.pass_obj
 def status(folder: Path, output: str) -> None:
     """Show the campaign's progress: what each cluster waits for, and until when. Reads only the folder."""
+    from upgrader.cli.ui.as_typed import program
+    from upgrader.cli.ui.fleet import print_fleet_status, status_json
     from upgrader.fleet.use_cases import fleet_status
-    from upgrader.ui.as_typed import program
-    from upgrader.ui.fleet import print_fleet_status, status_json
 
     found = fleet_status(folder)
     if output == "json":
@@ -422,7 +422,7 @@ def job(chunks: Path, own: Path, pins: str, arguments: tuple[str, ...]) -> None:
 
 def _say_next(folder: Path, text: str) -> None:
     """Say what to do next, with commands that can be copied."""
-    from upgrader.ui.as_typed import with_folder
+    from upgrader.cli.ui.as_typed import with_folder
 
     say(with_folder(text, ["fleet"], folder))
 

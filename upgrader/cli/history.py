@@ -27,7 +27,7 @@ def history(folder: Path, output: str, as_json: bool) -> None:
     shown = front_end()  # before the imports, which take seconds
 
     from upgrader.app.status import known_runs
-    from upgrader.ui.runs import print_history
+    from upgrader.cli.ui.runs import print_history
 
     with shown.busy("looking for runs…"):
         known = known_runs(folder)

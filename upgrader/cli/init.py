@@ -90,7 +90,7 @@ def init(
             say(f"Next: {each.then}")
         return
     jobs = propose_jobs(folder, system) if system else None
-    from upgrader.ui.as_typed import program
+    from upgrader.cli.ui.as_typed import program
 
     where = program(folder)
     if jobs is None or not (folder / "upgrader.yaml").exists():
@@ -104,7 +104,7 @@ def init(
 def _look_and_write(folder: Path, login: Login, shown: FrontEnd, *, yes: bool) -> str:
     """The cluster's folder; returns which kind of control plane it has."""
     from upgrader.app.initialization import look_at_cluster
-    from upgrader.ui.found_cluster import print_found
+    from upgrader.cli.ui.found_cluster import print_found
 
     with shown.busy("asking the cluster…"):
         found = look_at_cluster(folder, login)

@@ -23,7 +23,7 @@ from upgrader.errors import Interrupted, Locked, UsageError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from upgrader.lab import Lab
+    from upgrader.lab.lifecycle import Lab
     from upgrader.lab.progress_port import LabProgress
 
 __all__ = ["lab"]
@@ -91,8 +91,9 @@ def up(
     adopted if the copied cluster is, and gets the copied objects; what a lab can't have is listed.
     """
     from upgrader.cli.lab_progress import progress
-    from upgrader.lab import Lab, LabSpec
     from upgrader.lab.existing_labs import find
+    from upgrader.lab.lifecycle import Lab
+    from upgrader.lab.spec import LabSpec
 
     folder: Path = context.obj / ".lab" / name
     others: _LikeLab | None = None
@@ -131,8 +132,8 @@ def status(folder: Path, name: str | None) -> None:
     """Show the nodes of a lab, or of all labs."""
     from rich.console import Console
 
-    from upgrader.lab import Lab
     from upgrader.lab.existing_labs import labs
+    from upgrader.lab.lifecycle import Lab
 
     found = labs()
     if name or any(placement.folder == folder for placement in found):
@@ -269,9 +270,9 @@ def down(folder: Path, name: str | None, force: bool) -> None:
 def build(versions: tuple[str, ...], origin: OriginOptions) -> None:
     """Build or download what labs need, and cache it: once per machine and version."""
     from upgrader.cli.lab_progress import progress
-    from upgrader.lab import LabSpec
     from upgrader.lab.build_parts import prepare, probably_prepared
     from upgrader.lab.host_capabilities import host_capabilities, require
+    from upgrader.lab.spec import LabSpec
 
     wanted = versions or (_KUBERNETES,)
     origin_for = origin.origin(wanted)
@@ -348,7 +349,7 @@ def _fill(made: Lab, others: _LikeLab) -> None:
     """Adopt the lab, if the copied cluster is adopted; then create its objects."""
     from upgrader.cli.adopt import adopt_cluster
     from upgrader.cli.lab_progress import progress
-    from upgrader.lab import Lab
+    from upgrader.lab.lifecycle import Lab
 
     if others.adopted:
         with without_choice():  # of the operator's own cluster
@@ -363,8 +364,8 @@ def _fill(made: Lab, others: _LikeLab) -> None:
 
 def _find(folder: Path, name: str | None, progress: LabProgress | None = None) -> Lab:
     """The lab of that name; without a name the one whose cluster folder is -C, or else the only one."""
-    from upgrader.lab import Lab
     from upgrader.lab.existing_labs import labs
+    from upgrader.lab.lifecycle import Lab
 
     if name:
         return Lab.find(name, progress)

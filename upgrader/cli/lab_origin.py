@@ -36,7 +36,7 @@ class OriginOptions:
         from upgrader.lab.built_here import BuiltHere
         from upgrader.lab.default_origin import DefaultOrigin
         from upgrader.lab.mirror import Address, Downloads, Mirror, read_address, read_authorities
-        from upgrader.release_hosts import PROGRAMS, REGISTRY
+        from upgrader.lab.release_hosts import PROGRAMS, REGISTRY
 
         names = ", ".join(versions)
         if self.mirror:
@@ -104,7 +104,7 @@ def origin_options(command: Callable[..., Any]) -> Callable[..., Any]:
     ) -> Any:
         why_not = None
         if not kind and not mirror:
-            from upgrader.release_hosts import asked
+            from upgrader.lab.release_hosts import asked
 
             why_not = asked()  # first of all: they answer while the lab's modules are imported
         origin = OriginOptions(kind, mirror, mirror_registry, mirror_roots, why_not)

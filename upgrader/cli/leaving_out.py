@@ -50,7 +50,7 @@ def take_back(folder: Path, shown: FrontEnd, *, yes: bool, take_over: bool) -> b
 
 
 def _carry_out(proposed: ProposedChange, question: str, *, yes: bool) -> None:
-    from upgrader.ui.proposed_steps import print_steps
+    from upgrader.cli.ui.proposed_steps import print_steps
 
     print_steps(proposed.pipeline, proposed.findings)
     proposed.check_allowed()

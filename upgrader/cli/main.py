@@ -23,10 +23,10 @@ from upgrader.cli.global_options import (
     with_global_options,
     with_output,
 )
+from upgrader.cli.ui.lost_terminal import outlast_the_terminal
+from upgrader.cli.ui.masked_output import mask_output
 from upgrader.errors import Interrupted, UpgraderError
 from upgrader.model.redaction.known_secrets import KNOWN, secrets_in
-from upgrader.ui.lost_terminal import outlast_the_terminal
-from upgrader.ui.masked_output import mask_output
 
 __all__ = ["cli", "main"]
 
@@ -209,7 +209,7 @@ def main() -> None:
         error.show()
         code = error.exit_code
     except UpgraderError as error:
-        from upgrader.ui.errors import print_error
+        from upgrader.cli.ui.errors import print_error
 
         print_error(error, commands=[name for name in _COMMANDS if name not in _WITHOUT_FOLDER])
         code = error.exit_code

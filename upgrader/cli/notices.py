@@ -9,7 +9,7 @@ def say(text: str) -> None:
     """A line on standard error; others' words in it control nothing."""
     from rich.text import Text
 
-    from upgrader.ui.terminal import console, filled, printable_text
+    from upgrader.cli.ui.terminal import console, filled, printable_text
 
     out = console()
     for line in text.split("\n"):

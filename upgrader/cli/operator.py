@@ -36,8 +36,8 @@ class Operator:
     def approve(self, checked: CheckedPlan, *, foreseen: bool) -> None:
         """Show the plan; ask before the first hop, and before one that differs from what was shown of it."""
         from upgrader.cli.events_option import event_stream
-        from upgrader.ui.findings import on_screen
-        from upgrader.ui.plan import print_plan
+        from upgrader.cli.ui.findings import on_screen
+        from upgrader.cli.ui.plan import print_plan
 
         self.left_out = tuple(finding for finding in checked.findings if finding.id == LEFT_OUT_ID)
         if not self.started:
@@ -63,7 +63,7 @@ class Operator:
     def pause(self, checked: CheckedPlan) -> None:
         """Wait as long as was asked for."""
         from upgrader.app.wiring import system_clock
-        from upgrader.ui.terminal import duration
+        from upgrader.cli.ui.terminal import duration
 
         upcoming = f"next: {checked.ahead[0].plan.target}, on the way to {checked.goal}"
         if not self.pause_seconds:

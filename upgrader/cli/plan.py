@@ -77,7 +77,7 @@ def plan(
     shown = front_end()  # before the imports, which take seconds
 
     from upgrader.app.upgrade import plan_upgrade, save_plan
-    from upgrader.ui.findings import on_screen
+    from upgrader.cli.ui.findings import on_screen
 
     checked = plan_upgrade(folder, target, shown) if out is None else save_plan(folder, target, out, shown)
     _print(checked.document, output, diff=diff)
@@ -88,10 +88,10 @@ def plan(
 
 def _print(planned: PlanDocument | OfflinePlan, output: Output, *, diff: bool) -> None:
     from upgrader.app.offline_plan import OfflinePlan
-    from upgrader.ui.offline_plan import print_offline_plan
-    from upgrader.ui.plan import print_plan
-    from upgrader.ui.plan_json import plan_json
-    from upgrader.ui.plan_markdown import plan_markdown
+    from upgrader.cli.ui.offline_plan import print_offline_plan
+    from upgrader.cli.ui.plan import print_plan
+    from upgrader.cli.ui.plan_json import plan_json
+    from upgrader.cli.ui.plan_markdown import plan_markdown
 
     if output == "json":
         click.echo(plan_json(planned))

@@ -58,11 +58,11 @@ def probe(
 
     Exits with 0 even if requests failed.
     """
+    from upgrader.cli.ui.availability import live_line
     from upgrader.config.kubeconfig_context import find_context
     from upgrader.config.load import load_settings
     from upgrader.gates.availability.prober_control import AvailabilityProbe
     from upgrader.model.settings import AvailabilitySettings
-    from upgrader.ui.availability import live_line
 
     settings = load_settings(folder, os.environ)
     kubeconfig, context = find_context(settings, os.environ)
@@ -87,7 +87,7 @@ def probe(
 
 
 def _print(seen: Availability, *, as_json: bool) -> None:
-    from upgrader.ui.availability import print_availability
+    from upgrader.cli.ui.availability import print_availability
 
     if as_json:
         click.echo(json.dumps(asdict(seen), indent=2))

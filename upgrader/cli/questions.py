@@ -73,7 +73,7 @@ def write_files(new: Collection[Path], write: Callable[[], None], *, yes: bool) 
 
 def conclude(finished: FinishedRun) -> None:
     """Print the run's report, and raise the error of its outcome."""
-    from upgrader.ui.summary import print_report
+    from upgrader.cli.ui.summary import print_report
 
     stream = event_stream()
     if stream is not None:

@@ -34,9 +34,9 @@ def recover(context: click.Context, hosts: tuple[str, ...], dry_run: bool, yes: 
     shown = front_end()  # before the imports, which take seconds
 
     from upgrader.app.recovery import propose_recovery
-    from upgrader.ui.as_typed import program
-    from upgrader.ui.diagnosis import print_diagnosis
-    from upgrader.ui.proposed_steps import print_steps
+    from upgrader.cli.ui.as_typed import program
+    from upgrader.cli.ui.diagnosis import print_diagnosis
+    from upgrader.cli.ui.proposed_steps import print_steps
 
     folder: Path = context.obj
     with propose_recovery(folder, hosts, shown, dry_run=dry_run) as proposed:

@@ -116,8 +116,8 @@ def rehearse(
 
     from upgrader.app.backup import open_backup
     from upgrader.app.rehearsal import rehearse as rehearse_upgrade
-    from upgrader.ui.findings import on_screen
-    from upgrader.ui.rehearsal import print_rehearsal
+    from upgrader.cli.ui.findings import on_screen
+    from upgrader.cli.ui.rehearsal import print_rehearsal
 
     backup = open_backup(here, identity) if here is not None and identity is not None else None
     rehearsed = rehearse_upgrade(folder, target, shown, on, backup, audit_logs=audit_logs)
@@ -154,7 +154,7 @@ def copy(folder: Path, out: Path) -> None:
     shown = front_end()  # before the imports, which take seconds
 
     from upgrader.app.rehearsal_copy import write_cluster_copy
-    from upgrader.ui.cluster_copy import describe_copy
+    from upgrader.cli.ui.cluster_copy import describe_copy
 
     copied = write_cluster_copy(folder, out, shown)
     for line in describe_copy(copied, out):

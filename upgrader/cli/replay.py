@@ -35,7 +35,7 @@ def replay(folder: Path, run: str, speed: float) -> None:
     Exit codes: 0 shown, 2 no such run, or a file that can't be replayed.
     """
     from upgrader.app.recorded_run import recorded_run
-    from upgrader.ui.replay import replay as replay_run
+    from upgrader.cli.ui.replay import replay as replay_run
 
     found = recorded_run(folder, run)
     enough = threading.Event()

@@ -98,8 +98,8 @@ def _compare(folder: Path, runs: tuple[str, str], output: Format | None) -> None
     shown = front_end()  # before the imports, which take seconds
 
     from upgrader.app.report import compare_runs
+    from upgrader.cli.ui.comparison import print_comparison
     from upgrader.reporting.report.comparison import comparison_markdown
-    from upgrader.ui.comparison import print_comparison
 
     with shown.busy("looking for runs…"):
         found = compare_runs(folder, *runs)

@@ -34,8 +34,8 @@ def restore(folder: Path, file: Path, identity: Path, other_cluster: bool, yes: 
     shown = front_end()  # before the imports, which take seconds
 
     from upgrader.app.restore import propose_restore
-    from upgrader.ui.backups import describe_backup
-    from upgrader.ui.proposed_steps import print_steps
+    from upgrader.cli.ui.backups import describe_backup
+    from upgrader.cli.ui.proposed_steps import print_steps
 
     with propose_restore(folder, file, identity, shown, other_cluster=other_cluster) as proposed:
         print_text(describe_backup(proposed.manifest), err=True)

@@ -45,7 +45,7 @@ def resume_now(
     from upgrader.app.hops import hops_left, refuse_if_stopped, run_hops, skips_of
     from upgrader.app.resume import resumable_run
     from upgrader.app.upgrade import propose_upgrade
-    from upgrader.ui.runs import print_run
+    from upgrader.cli.ui.runs import print_run
 
     with resumable_run(folder, name, shown, take_over=take_over, done=done) as found:
         print_run(found.run.state)

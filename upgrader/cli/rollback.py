@@ -37,7 +37,7 @@ def rollback(folder: Path, named: str | None, name: str | None, to: str, yes: bo
     shown = front_end()  # before the imports, which take seconds
 
     from upgrader.app.rollback import run_to_roll_back
-    from upgrader.ui.runs import print_rollback_order, print_run
+    from upgrader.cli.ui.runs import print_rollback_order, print_run
 
     with run_to_roll_back(folder, run, shown, take_over=take_over) as found:
         print_run(found.run.state)

@@ -59,7 +59,7 @@ def show(folder: Path, output: Output) -> None:
     shown = front_end()  # before the imports, which take seconds
 
     from upgrader.app.ca_rotation import show_cas
-    from upgrader.ui.ca_trust import print_cas
+    from upgrader.cli.ui.ca_trust import print_cas
 
     with shown.busy("reading the CAs of every node…"):
         found = show_cas(folder)
@@ -142,7 +142,7 @@ def _run(folder: Path, phase: Literal["trust", "sign", "finish", "cancel"], *, y
     shown = front_end()  # before the imports, which take seconds
 
     from upgrader.app.ca_rotation import Phase, found_cas, show_cas
-    from upgrader.ui.proposed_steps import print_found, print_steps
+    from upgrader.cli.ui.proposed_steps import print_found, print_steps
 
     with found_cas(folder, shown, Phase(phase)) as found:
         print_found(found.findings)

@@ -30,7 +30,7 @@ def status(folder: Path, output: str, as_json: bool) -> None:
     shown = front_end()  # before the imports, which take seconds
 
     from upgrader.app.status import known_runs
-    from upgrader.ui.runs import print_status
+    from upgrader.cli.ui.runs import print_status
 
     with shown.busy("looking for runs…"):
         found = known_runs(folder).status

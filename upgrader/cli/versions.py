@@ -41,7 +41,7 @@ def versions(folder: Path, chosen: KubernetesVersion | None, file: Path | None, 
 
     from upgrader.app.versions_on_offer import offered_versions, read_versions, where_we_are
     from upgrader.app.wiring import system_clock
-    from upgrader.ui.versions import print_versions
+    from upgrader.cli.ui.versions import print_versions
 
     with shown.busy("asking the cluster…"):
         here = where_we_are(folder, chosen)

@@ -12,7 +12,7 @@ import yaml
 from upgrader.config.plain_file import MOST_BYTES
 from upgrader.config.yaml_document import read_mapping
 from upgrader.model.cluster_copy.copy import ClusterCopy, DamagedCopy, described
-from upgrader.yaml_limits import DEEPEST, DUMPER, MOST_VALUES, check_limits, weight
+from upgrader.model.limited_yaml import DEEPEST, DUMPER, MOST_VALUES, check_limits, weight
 
 __all__ = ["copy_text", "fitting", "read_copy"]
 

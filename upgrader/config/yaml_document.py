@@ -16,7 +16,7 @@ import yaml
 from upgrader.config.plain_file import read_plain
 from upgrader.errors import ConfigError
 from upgrader.model.go_yaml import GoLoader
-from upgrader.yaml_limits import LOADER, check_limits
+from upgrader.model.limited_yaml import LOADER, check_limits
 
 __all__ = [
     "Document",

@@ -12,7 +12,7 @@ from upgrader.lab.built_here import BuiltHere
 from upgrader.lab.mirror import Mirror, Unavailable
 from upgrader.lab.oci_archive import Image
 from upgrader.lab.origin import Programs
-from upgrader.release_hosts import PROGRAMS, REGISTRY
+from upgrader.lab.release_hosts import PROGRAMS, REGISTRY
 
 __all__ = ["DefaultOrigin"]
 

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from upgrader.model.go_yaml import first_document
-from upgrader.yaml_limits import check_limits
+from upgrader.model.limited_yaml import check_limits
 
 __all__ = ["read_config", "read_first"]
 

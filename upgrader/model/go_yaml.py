@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from upgrader.yaml_limits import LOADER, check_limits
+from upgrader.model.limited_yaml import LOADER, check_limits
 
 __all__ = ["GoDumper", "GoLoader", "documents", "first_document"]
 

@@ -17,9 +17,9 @@ from testkit.memory import TracedMemory
 from tests.unit.adapters.conftest import ScriptedServer, write_kubeconfig
 from upgrader.adapters import paging
 from upgrader.adapters.kube import KubeAdapter
+from upgrader.cli.ui.errors import print_error
 from upgrader.errors import ApiError, ApiUnavailable, ConfigError, CredentialsRefused
 from upgrader.ports import Kind
-from upgrader.ui.errors import print_error
 
 PODS = Kind("v1", "pods")
 DEPLOYMENTS = Kind("apps/v1", "deployments")

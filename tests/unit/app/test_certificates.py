@@ -13,11 +13,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from testkit.fakes.hosts import FakeHosts
 from testkit.pki import CertificateAuthority, printed
 from upgrader.app.certificates import ShownCertificates, read_all
+from upgrader.cli.ui.certificates import print_certificates
 from upgrader.errors import HostError, HostUnreachable
 from upgrader.model.certificate_file import CertificateFile
 from upgrader.model.cluster import Host
 from upgrader.ports import CommandResult
-from upgrader.ui.certificates import print_certificates
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
 ONE, TWO = Host("controller-1", "10.0.0.1"), Host("controller-2", "10.0.0.2")

@@ -18,6 +18,9 @@ from upgrader.app import upgrade
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.upgrade import plan_upgrade, propose_upgrade, save_plan
 from upgrader.app.wiring import Session
+from upgrader.cli.ui.plan import print_plan
+from upgrader.cli.ui.plan_json import plan_json
+from upgrader.cli.ui.plan_markdown import plan_markdown
 from upgrader.engine.locks.fence import Fence
 from upgrader.errors import Blocked, UsageError
 from upgrader.gates.kubernetes_kinds import SECRETS
@@ -33,9 +36,6 @@ from upgrader.model.settings import (
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Tools
 from upgrader.steps.images.bundle.writing import write_bundle
-from upgrader.ui.plan import print_plan
-from upgrader.ui.plan_json import plan_json
-from upgrader.ui.plan_markdown import plan_markdown
 
 IMAGE = "registry.example/web:2"
 VALUES = {

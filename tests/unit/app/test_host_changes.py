@@ -10,9 +10,9 @@ from tests.unit.app.test_saved_plans import Place, place
 from tests.unit.engine.killing import TO
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.upgrade import check_upgrade, plan_upgrade, propose_upgrade
+from upgrader.cli.ui.plan_markdown import plan_markdown
 from upgrader.errors import PlaybookError
 from upgrader.steps.step_document import HostChange, HostChanges
-from upgrader.ui.plan_markdown import plan_markdown
 
 __all__ = ["place"]
 

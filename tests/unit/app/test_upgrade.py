@@ -29,6 +29,8 @@ from upgrader.app.trial_check import check_and_try
 from upgrader.app.upgrade import check_upgrade, plan_upgrade, propose_upgrade
 from upgrader.app.wiring import Session
 from upgrader.cli.approved_inputs import with_approved_inputs
+from upgrader.cli.ui.plain_log import PlainReporter
+from upgrader.cli.ui.plan import print_plan
 from upgrader.engine.execution.runner import Runner
 from upgrader.engine.history.journal_in_secrets import SECRETS, ClusterReplicas, secret_name
 from upgrader.engine.journal.journal_file import JOURNAL, Journal, read_journal
@@ -60,8 +62,6 @@ from upgrader.steps.trial import step
 from upgrader.steps.trial.pod import LABELS
 from upgrader.steps.trial.programs import PlannedProgram
 from upgrader.steps.trial.trial import Trial
-from upgrader.ui.plain_log import PlainReporter
-from upgrader.ui.plan import print_plan
 
 
 class FakeSession(Session):

@@ -169,7 +169,7 @@ def test_without_the_option_nothing_changes(monkeypatch: pytest.MonkeyPatch, cap
 _WRITER = """
 import signal
 from upgrader.cli.events_option import write_all
-from upgrader.ui.event_stream import EventStream
+from upgrader.cli.ui.event_stream import EventStream
 stream = EventStream(lambda line: write_all(1, line), print)
 signal.setitimer(signal.ITIMER_REAL, 0.2)  # nothing handles its signal, which kills
 for number in range(10**9):

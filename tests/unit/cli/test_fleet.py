@@ -23,9 +23,9 @@ from click.testing import CliRunner, Result
 from testkit.fakes.clock import FakeClock
 from testkit.fakes.kube import FakeKube
 from testkit.fleet_folder import FLEET, INVENTORY, server_of, write_fleet, write_kubeconfig
+from testkit.plan_documents import document
 from testkit.terminal import this_process_on_terminal
 from tests.unit.fleet.test_open_runs import write_later
-from tests.unit.ui.test_plan_markdown import document
 from upgrader import __version__
 from upgrader.app import finalize, upgrade
 from upgrader.app.event_lines import error_form

@@ -17,9 +17,8 @@ from upgrader.cli.main import cli
 from upgrader.config.cluster_copy_yaml import copy_text
 from upgrader.engine.locks.folder_lock import folder_lock
 from upgrader.errors import ConfigError, Locked, UsageError
-from upgrader.lab import Lab, LabSpec
-from upgrader.lab.lifecycle import Filled
-from upgrader.lab.spec import Placement
+from upgrader.lab.lifecycle import Filled, Lab
+from upgrader.lab.spec import LabSpec, Placement
 
 
 def test_a_lab_with_a_run_at_work_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,7 +58,7 @@ class Made:
             self.filled = self.completes
             return Filled(("Error from server: few-replicas is invalid",), ("DaemonSet shop/log",))
 
-        monkeypatch.setattr("upgrader.release_hosts.asked", lambda: lambda: "no network in unit tests")
+        monkeypatch.setattr("upgrader.lab.release_hosts.asked", lambda: lambda: "no network in unit tests")
         monkeypatch.setattr(Lab, "up", up)
         monkeypatch.setattr(Lab, "fill", fill)
         monkeypatch.setattr("upgrader.lab.existing_labs.find", lambda _: self.placement)

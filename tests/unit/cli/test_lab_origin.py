@@ -31,7 +31,7 @@ def origins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr("upgrader.lab.node_source.node_source", node_source)
     monkeypatch.setattr("upgrader.lab.host_capabilities.require", lambda *_: None)
-    monkeypatch.setattr("upgrader.release_hosts.asked", lambda: lambda: "dl.k8s.io can't be reached: no route")
+    monkeypatch.setattr("upgrader.lab.release_hosts.asked", lambda: lambda: "dl.k8s.io can't be reached: no route")
     return origins
 
 
@@ -44,7 +44,7 @@ def test_default(origins: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     assert (
         run().stderr == f"Kubernetes {VERSION}: building it from source, because dl.k8s.io can't be reached: no route\n"
     )
-    monkeypatch.setattr("upgrader.release_hosts.asked", lambda: lambda: "")
+    monkeypatch.setattr("upgrader.lab.release_hosts.asked", lambda: lambda: "")
     downloading = f"Kubernetes {VERSION}: downloading its release from dl.k8s.io and registry.k8s.io"
     assert run().stderr == f"{downloading}\n"
     assert [type(origin) for origin in origins] == [DefaultOrigin, DefaultOrigin]
@@ -52,7 +52,7 @@ def test_default(origins: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_one_way_only(origins: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """With --from, no host is asked first: what was chosen is done, or fails."""
-    monkeypatch.setattr("upgrader.release_hosts.asked", lambda: pytest.fail("a host is asked"))
+    monkeypatch.setattr("upgrader.lab.release_hosts.asked", lambda: pytest.fail("a host is asked"))
     assert run("--from", "source").stderr == f"Kubernetes {VERSION}: building it from source (--from source)\n"
     downloading = f"Kubernetes {VERSION}: downloading its release from dl.k8s.io and registry.k8s.io (--from release)"
     assert run("--from", "release").stderr == f"{downloading}\n"

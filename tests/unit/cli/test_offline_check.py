@@ -13,7 +13,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from tests.unit.test_yaml_limits import BOMB
+from tests.unit.model.test_limited_yaml import BOMB
 from upgrader.cli.main import cli
 from upgrader.errors import Blocked, UsageError
 

@@ -13,13 +13,13 @@ from click.testing import CliRunner, Result
 from upgrader.app.forecast import Forecast
 from upgrader.app.upgrade import CheckedPlan
 from upgrader.cli.main import cli
+from upgrader.cli.ui.plan_json import render
 from upgrader.errors import Blocked, UsageError
 from upgrader.model.finding import Finding
 from upgrader.model.release import ReleaseSpec
 from upgrader.model.version import KubernetesVersion
 from upgrader.steps.plan import Plan
 from upgrader.steps.release.plan import Action, PlannedRelease
-from upgrader.ui.plan_json import render
 
 REPOSITORY = Path(__file__).parents[3]
 BLOCKS = (Finding("nodes.not-ready", "error", "controller-1 is not Ready"),)

@@ -102,7 +102,7 @@ def test_a_version_that_can_not_be_written_fails_no_run(tmp_path: Path, monkeypa
 def test_progress_is_erased_before_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the command meets before it begins stands in a line of its own."""
     said: list[str] = []
-    monkeypatch.setattr("upgrader.ui.progress_line.ProgressLine", lambda _: said.append)
+    monkeypatch.setattr("upgrader.cli.ui.progress_line.ProgressLine", lambda _: said.append)
     (tmp_path / "plan.json").write_text("no JSON")
     ended = CliRunner().invoke(cli, ["-C", str(tmp_path), "run", "--plan", str(tmp_path / "plan.json"), "--yes"])
     assert isinstance(ended.exception, UsageError), ended

@@ -11,10 +11,10 @@ import pytest
 import yaml
 
 from tests.unit.model.cluster_copy.examples import OBJECTS, copied
-from upgrader import yaml_limits
 from upgrader.config import cluster_copy_yaml
 from upgrader.config.cluster_copy_yaml import copy_text, fitting, read_copy
 from upgrader.errors import ConfigError
+from upgrader.model import limited_yaml
 
 TEXT = copy_text(copied())
 HUGE = "0x" + "f" * 5000
@@ -63,7 +63,7 @@ def test_schemas_that_no_file_can_have_are_named(
 ) -> None:
     """The largest ones, or those that are too deep: their definitions are in the copy, which is read again."""
     monkeypatch.setattr(cluster_copy_yaml, "MOST_BYTES", 60_000)
-    for module in (cluster_copy_yaml, yaml_limits):
+    for module in (cluster_copy_yaml, limited_yaml):
         monkeypatch.setattr(module, "MOST_VALUES", 3000)
     found = fitting(copied(objects=[definition(name, schema) for name, schema in schemas.items()]))
     file = tmp_path / "copy.yaml"

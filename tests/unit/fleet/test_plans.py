@@ -12,9 +12,10 @@ import pytest
 
 from testkit.fakes.clock import FakeClock
 from testkit.fleet_folder import FLEET, write_fleet
-from tests.unit.ui.test_plan_markdown import document
+from testkit.plan_documents import document
 from upgrader.app.event_lines import CommandEnded, error_form, line_of
 from upgrader.app.plan_refusal import plan_refusal
+from upgrader.cli.ui.fleet import print_new_traits, print_shared, print_unrehearsed, print_without_room
 from upgrader.errors import ApiUnavailable
 from upgrader.fleet.cron import Cron
 from upgrader.fleet.fleet_folder import read_fleet
@@ -28,7 +29,6 @@ from upgrader.model.finding import Finding
 from upgrader.model.redaction.known_secrets import KNOWN
 from upgrader.model.version import KubernetesVersion
 from upgrader.steps.plan_document import PlanDocument
-from upgrader.ui.fleet import print_new_traits, print_shared, print_unrehearsed, print_without_room
 
 UTC = ZoneInfo("UTC")
 INVENTORY = """\

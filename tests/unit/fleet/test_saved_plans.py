@@ -15,7 +15,7 @@ import pytest
 
 from testkit.fakes.clock import FakeClock
 from testkit.fleet_folder import write_fleet
-from tests.unit.ui.test_plan_markdown import document
+from testkit.plan_documents import document
 from upgrader.errors import Blocked, UsageError
 from upgrader.fleet.campaigns import fleet_files
 from upgrader.fleet.events import Pins

@@ -21,7 +21,7 @@ from upgrader.lab.mirror import Address, Downloads, Mirror, Unavailable, read_au
 from upgrader.lab.oci_archive import Image, native_architecture
 from upgrader.lab.origin import Programs
 from upgrader.lab.progress_port import Silent
-from upgrader.release_hosts import PROGRAMS, REGISTRY
+from upgrader.lab.release_hosts import PROGRAMS, REGISTRY
 
 KUBELET = f"/release/{VERSION}/bin/linux/{native_architecture()}/kubelet"
 OTHER = "v1.37.1"

@@ -191,10 +191,10 @@ def _structure(text: str) -> Mapping[str, Any] | None:
         return None
     import yaml  # not at the top: every command masks its output, and few meet a Secret
 
-    from upgrader import fast_yaml
+    from upgrader.model import limited_yaml
 
     try:
-        found = fast_yaml.load(text)
+        found = limited_yaml.load(text)
     except (yaml.YAMLError, ValueError):
         return None
     return found if isinstance(found, Mapping) else None

@@ -13,6 +13,7 @@ import yaml
 from upgrader.engine.execution.input_files import canonical, file_digests
 from upgrader.model.counted import counted
 from upgrader.model.images import ImageChange, image_changes, images_in
+from upgrader.model.limited_yaml import DUMPER
 from upgrader.model.manifest import Manifest, objects_in
 from upgrader.model.masked_manifest import masked, masked_text
 from upgrader.model.observed import Observed, ObservedRelease
@@ -20,7 +21,6 @@ from upgrader.model.redaction.patterns import mask_patterns
 from upgrader.model.release import ReleaseSpec, Revision, last_good
 from upgrader.steps.planned import PlannedStep
 from upgrader.steps.step_document import NOTHING_TO_UNDO, ObjectChange, Undo
-from upgrader.yaml_limits import DUMPER
 
 __all__ = ["VERSIONED_RELEASES", "Action", "IntendedRelease", "PlannedRelease", "object_changes", "short_images"]
 

@@ -16,6 +16,7 @@ import pytest
 
 from testkit.fleet_campaigns import BEGIN, HOSTILE, Shown, campaign_of
 from tests.unit.reporting.report.test_html import Page
+from upgrader.cli.ui.fleet import print_fleet_status
 from upgrader.errors import ConfigError
 from upgrader.fleet.campaigns import Campaign
 from upgrader.fleet.decide import Decision, Held, decide
@@ -23,7 +24,6 @@ from upgrader.fleet.events import CampaignEvent, ClusterEnded, ClusterSkipped, C
 from upgrader.fleet.reports.page import fleet_html
 from upgrader.fleet.state import Phase, fold
 from upgrader.rendering import Templates
-from upgrader.ui.fleet import print_fleet_status
 
 
 def html(shown: Shown, page: Path | None = None) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from testkit.fleet_campaigns import campaign_of
+from upgrader.cli.ui.fleet import print_classes, print_fleet, print_fleet_status
 from upgrader.fleet.decide import Decision, Wait
 from upgrader.fleet.model import FleetCluster
 from upgrader.fleet.plans import PlanClass
@@ -19,7 +20,6 @@ from upgrader.fleet.reports.page import fleet_html
 from upgrader.fleet.reports.words import awaited, waiting
 from upgrader.fleet.state import ClusterState
 from upgrader.fleet.use_cases import FleetStatus
-from upgrader.ui.fleet import print_classes, print_fleet, print_fleet_status
 
 UNTIL = datetime(2026, 12, 2, 14, tzinfo=UTC)
 NAMES = ["eu-10", "eu-2", "eu-1"]

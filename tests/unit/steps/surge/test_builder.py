@@ -9,6 +9,7 @@ import pytest
 
 from tests.unit.steps.nodes.test_builder import NEW, NODES, OLD, builder, names, observed, state
 from upgrader.app.run_inputs import named_inputs
+from upgrader.cli.ui.plan_markdown import plan_markdown
 from upgrader.engine.state.run_state import StepState
 from upgrader.errors import UsageError
 from upgrader.model.node_settings import NodePool
@@ -18,7 +19,6 @@ from upgrader.model.surge import SURGE, Surge
 from upgrader.steps.plan import Plan, changed_inputs, observed_after, step_inputs
 from upgrader.steps.plan_document import PlanDocument
 from upgrader.steps.surge.plan import PlannedSurge
-from upgrader.ui.plan_markdown import plan_markdown
 
 ADD, REMOVE = Path("/c/add.yml"), Path("/c/remove.yml")
 POOL = NodePool("workers", surge=Surge(1, ADD, REMOVE))
