@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from scripts.docs_site import REPOSITORY
+from testkit.command import REPOSITORY
 
 _PAGE = (REPOSITORY / "docs/questions.md").read_text()
 ROWS = [line for line in _PAGE.splitlines() if "](" in line]
