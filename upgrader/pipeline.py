@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from upgrader.model.gate_settings import GatePolicy
 from upgrader.model.outcome import Verdict
 from upgrader.model.release import RestorePoint
-from upgrader.model.settings import GatePolicy
 
 __all__ = ["IDEMPOTENT", "Beside", "Gate", "GateRun", "Inspection", "Pipeline", "PipelineStep", "Step", "StepInspector"]
 

@@ -25,8 +25,9 @@ from upgrader.gates.gate_catalog import GateCatalog
 from upgrader.gates.shared_reads import ReadMemory, SharedReads
 from upgrader.gates.workload_watcher import watch_workloads
 from upgrader.model.cluster import Cluster, Host
+from upgrader.model.gate_settings import GatePolicy
+from upgrader.model.image_settings import ImageSettings
 from upgrader.model.release import ReleaseSpec
-from upgrader.model.settings import GatePolicy, ImageSettings
 from upgrader.model.version import KubernetesVersion
 from upgrader.pipeline import Pipeline, PipelineStep
 from upgrader.steps.images.pull_images import PullImagesStep

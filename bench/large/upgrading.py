@@ -23,8 +23,8 @@ from upgrader.gates.kubernetes_kinds import NODES
 from upgrader.gates.node_return import NodeReturn
 from upgrader.gates.shared_reads import ReadMemory, SharedReads
 from upgrader.model.cluster import Cluster, Host
+from upgrader.model.gate_settings import GatePolicy
 from upgrader.model.node_settings import DrainPolicy, NodePool, NodeSource
-from upgrader.model.settings import GatePolicy
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import PlaybookResult
 from upgrader.steps.nodes.batch import Batch

@@ -30,9 +30,9 @@ from upgrader.errors import GateFailed, ServiceError
 from upgrader.gates.api_absence import ApiAbsence
 from upgrader.gates.metric_gate import MetricGate
 from upgrader.model.event import Event
+from upgrader.model.gate_settings import GatePolicy, MetricGateSettings
 from upgrader.model.observability import HttpEndpoint
 from upgrader.model.outcome import Verdict, VerdictKind
-from upgrader.model.settings import GatePolicy, MetricGateSettings
 from upgrader.pipeline import GateRun
 from upgrader.ports import Prometheus
 from upgrader.preflight.metric_gates import check_metric_gates

@@ -31,9 +31,10 @@ from upgrader.config.kubeconfig_context import server_addresses
 from upgrader.errors import Blocked, StepFailed
 from upgrader.model.cluster import Host
 from upgrader.model.finding import Finding
+from upgrader.model.gate_settings import WorkloadGate
 from upgrader.model.health_before import HealthBefore
 from upgrader.model.run_kind import RunKind
-from upgrader.model.settings import BUILT_IN_CHARTS, OnFailure, ReleaseSettings, WorkloadGate
+from upgrader.model.settings import BUILT_IN_CHARTS, OnFailure, ReleaseSettings
 from upgrader.model.version import OLDEST, KubernetesVersion, too_old
 from upgrader.pipeline import Pipeline
 from upgrader.ports import Kind

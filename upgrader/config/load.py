@@ -26,14 +26,14 @@ from upgrader.config.yaml_document import Document, KeyPath, all_in_one, read_ma
 from upgrader.errors import ConfigError
 from upgrader.model.availability import Limits
 from upgrader.model.etcd_settings import EtcdSettings
+from upgrader.model.gate_settings import GatePolicy
+from upgrader.model.image_settings import ImageSettings
 from upgrader.model.node_settings import NodesSettings
 from upgrader.model.own_steps import ETCD, OWN_STEPS
 from upgrader.model.settings import (
     BUILT_IN_CHARTS,
     AvailabilitySettings,
     BackupSettings,
-    GatePolicy,
-    ImageSettings,
     PlaybookSettings,
     RecoverySettings,
     RehearsalSettings,

@@ -9,7 +9,7 @@ from typing import Annotated, Any, get_args
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from upgrader.config.section import Duration, Section, Text
-from upgrader.model.settings import WorkloadGateKind
+from upgrader.model.gate_settings import WorkloadGateKind
 
 __all__ = ["METRIC_TAG", "WORKLOAD_TAG", "AnyGate", "GateSection", "MetricGateSection"]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from upgrader.config.pipeline_gates_yaml import GateSection, MetricGateSection
 from upgrader.config.yaml_document import Document, KeyPath
 from upgrader.errors import ConfigError
-from upgrader.model.settings import GatePolicy, MetricGateSettings, StepGate, WorkloadGate
+from upgrader.model.gate_settings import GatePolicy, MetricGateSettings, StepGate, WorkloadGate
 
 __all__ = ["StepGates"]
 

@@ -15,15 +15,15 @@ from upgrader.config.observability_yaml import ObservabilitySection
 from upgrader.config.pipeline_gates_yaml import AnyGate, MetricGateSection
 from upgrader.config.section import ApprovalSection, Duration, NodeShare, StepAvailabilitySection, Text, Version
 from upgrader.config.section import Section as _Model
+from upgrader.model.gate_settings import GatePolicy
 from upgrader.model.health_before import NONE, IntOrPercent
+from upgrader.model.image_settings import ImageSettings
 from upgrader.model.settings import (
     DEFAULT_LIMITS,
     DEFAULT_UNHEALTHY_WORKERS,
     AvailabilitySettings,
     BackupSettings,
     Degraded,
-    GatePolicy,
-    ImageSettings,
     OnFailure,
     RecoverySettings,
     RehearsalMode,

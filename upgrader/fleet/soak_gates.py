@@ -18,9 +18,10 @@ from upgrader.errors import UpgraderError, UsageError
 from upgrader.fleet.clusters import private_folder
 from upgrader.fleet.inputs import approved_settings
 from upgrader.gates.metric_gate import asked_after
+from upgrader.model.gate_settings import GatePolicy
 from upgrader.model.observability import HttpEndpoint
 from upgrader.model.outcome import VerdictKind
-from upgrader.model.settings import GatePolicy, Settings
+from upgrader.model.settings import Settings
 from upgrader.ports import Prometheus
 
 __all__ = ["GateAnswer", "SoakGates", "refuse_missing_gates"]

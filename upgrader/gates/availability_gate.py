@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from upgrader.errors import GateFailed
 from upgrader.model.availability import Availability, Limits
+from upgrader.model.gate_settings import GatePolicy
 from upgrader.model.outcome import Verdict, VerdictKind, broken, holds, pending, unknown
-from upgrader.model.settings import GatePolicy
 from upgrader.pipeline import GateRun, Pipeline, PipelineStep, Step
 
 __all__ = ["AvailabilityGate", "with_availability_gates"]

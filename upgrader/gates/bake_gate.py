@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from upgrader.model.gate_settings import GatePolicy
 from upgrader.model.outcome import Verdict, VerdictKind, broken, holds, pending
 from upgrader.model.own_steps import BAKE
-from upgrader.model.settings import GatePolicy
 from upgrader.pipeline import Gate, GateRun, Pipeline, PipelineStep
 from upgrader.ports import Clock
 

@@ -25,9 +25,10 @@ from upgrader.gates.rollout_group_gate import RolloutGroupGate
 from upgrader.gates.started_version import AskedVersions
 from upgrader.model.cluster import Cluster
 from upgrader.model.emulation import compatible_with, emulated_by
+from upgrader.model.gate_settings import GatePolicy, MetricGateSettings, WorkloadGate
 from upgrader.model.health_before import NONE, HealthBefore, IntOrPercent
 from upgrader.model.images import images_of
-from upgrader.model.settings import BUILT_IN_CHARTS, GatePolicy, MetricGateSettings, WorkloadGate
+from upgrader.model.settings import BUILT_IN_CHARTS
 from upgrader.model.version import KubernetesVersion
 from upgrader.model.workload import WorkloadKind, WorkloadRef
 from upgrader.pipeline import Gate, GateRun

@@ -5,9 +5,9 @@ from __future__ import annotations
 from math import isfinite
 
 from upgrader.errors import ServiceError
+from upgrader.model.gate_settings import MetricGateSettings
 from upgrader.model.observability import Series
 from upgrader.model.outcome import Verdict, VerdictKind, holds, pending, unknown
-from upgrader.model.settings import MetricGateSettings
 from upgrader.ports import Clock, Prometheus
 
 __all__ = ["MetricGate", "asked_after", "judge", "resolution_seconds"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
 from typing import Any, Literal
@@ -11,7 +11,9 @@ from typing import Any, Literal
 from upgrader.model.availability import Limits
 from upgrader.model.etcd_settings import EtcdSettings
 from upgrader.model.finding import Severity
+from upgrader.model.gate_settings import GatePolicy, MetricGateSettings, StepGate, WorkloadGate
 from upgrader.model.health_before import IntOrPercent
+from upgrader.model.image_settings import ImageSettings
 from upgrader.model.node_settings import NodesSettings
 from upgrader.model.observability import ObservabilitySettings
 from upgrader.model.own_steps import ETCD
@@ -21,12 +23,8 @@ __all__ = [
     "BUILT_IN_CHARTS",
     "DEFAULT_LIMITS",
     "DEFAULT_UNHEALTHY_WORKERS",
-    "OF_GUARD",
     "AvailabilitySettings",
     "BackupSettings",
-    "GatePolicy",
-    "ImageSettings",
-    "MetricGateSettings",
     "Degraded",
     "OnFailure",
     "PlaybookSettings",
@@ -35,10 +33,7 @@ __all__ = [
     "RehearsalSettings",
     "ReleaseSettings",
     "Settings",
-    "StepGate",
     "StepSettings",
-    "WorkloadGate",
-    "WorkloadGateKind",
 ]
 
 BUILT_IN_CHARTS = ("pod-checkpointer", "kube-apiserver", "kubernetes")
@@ -50,73 +45,11 @@ DEFAULT_LIMITS = Limits(max_failed=100, max_gap_seconds=10.0)
 DEFAULT_UNHEALTHY_WORKERS = IntOrPercent(percent=10)
 """A node in ten reboots, or is replaced, while a large cluster is upgraded."""
 
-_TENTH, _FEW, _CONNECTIONS = IntOrPercent(percent=10), 10, 100
-
-_NODES_A_SECOND, _SLOWEST_SECONDS = 300, 5.0
-"""On 1,000 nodes, gates are checked every 3.3 s: their kubelets alone send 100 heartbeats a second."""
-
-_ROUNDS_OF_REST = 2.5
-"""While one gate is waited for, those that pass are checked in every third round: half of a round is for the checks."""
-
 OnFailure = Literal["rollback-run", "rollback-step", "stop"]
-Degraded = Literal["refuse", "allow"]
 """What happens after a failed step: undo the whole run, undo that step only, or leave everything as it is."""
 
-
-@dataclass(frozen=True)
-class GatePolicy:
-    """When a gate passes: after `consecutive` successful checks, `interval_seconds` apart, before the deadline."""
-
-    consecutive: int = 3
-    interval_seconds: float = 1.0
-    deadline_seconds: float = 120.0
-    recheck_seconds: float = 0.0
-    """How long a passing gate isn't checked again while another one is waited for; 0: it is checked each time."""
-
-    def at_scale(self, nodes: int) -> GatePolicy:
-        """The same on a cluster with this many nodes: if everything takes minutes, a check a second only loads the API.
-
-        Never so slow that the deadline leaves less than eight times the checks that have to succeed. On a cluster of up
-        to 300 nodes every gate is checked each time.
-        """
-        scaled = min(nodes / _NODES_A_SECOND, _SLOWEST_SECONDS, self.deadline_seconds / (8 * self.consecutive))
-        rest = _ROUNDS_OF_REST * scaled if nodes > _NODES_A_SECOND else 0.0
-        return replace(self, interval_seconds=max(self.interval_seconds, scaled), recheck_seconds=rest)
-
-
-WorkloadGateKind = Literal["daemonset", "deployment", "statefulset", "rolloutGroup", "protector"]
-"""The object of a gate, as `upgrader.yaml` names it."""
-
-OF_GUARD: frozenset[WorkloadGateKind] = frozenset({"statefulset", "rolloutGroup", "protector"})
-"""Gates on workloads that clients other than Helm change: a rollback waits for them, too."""
-
-
-@dataclass(frozen=True)
-class WorkloadGate:
-    """A gate that the file adds to a step: a workload, a group of workloads or a protector that must be healthy."""
-
-    kind: WorkloadGateKind
-    namespace: str
-    name: str
-    policy: GatePolicy
-
-
-@dataclass(frozen=True)
-class MetricGateSettings:
-    """A gate that the file adds to a step: the result of a Prometheus query must stay within limits for a time."""
-
-    name: str
-    query: str
-    """PromQL that returns one series."""
-    policy: GatePolicy
-    minimum: float | None = None
-    maximum: float | None = None
-    """At least one of the two; a value equal to a limit passes."""
-    window_seconds: float = 60.0
-    """How long it must stay within them, entirely after the step's change."""
-
-
-StepGate = WorkloadGate | MetricGateSettings
+Degraded = Literal["refuse", "allow"]
+"""Whether a run may leave out a controller that is down."""
 
 
 @dataclass(frozen=True)
@@ -190,30 +123,6 @@ class RehearsalSettings:
 
 
 @dataclass(frozen=True)
-class ImageSettings:
-    """Whether a run has the nodes pull its images before it changes anything, and how."""
-
-    pull: bool = True
-    deadline_seconds: float = 600.0
-    """For the images of one node."""
-    parallel: IntOrPercent | None = None
-    """How many nodes pull, or have images imported, at the same time; None: a tenth of them, and at least 10."""
-    bundle: Path | None = None
-    """The file from which images are imported before any node pulls."""
-
-    def at_once(self, nodes: int) -> int:
-        """How many of this many nodes get images at the same time.
-
-        A tenth is how many nodes kube-proxy is replaced on at once: without this step, as many would pull then.
-        """
-        return self.parallel.at_once(nodes) if self.parallel is not None else max(_FEW, _TENTH.at_once(nodes))
-
-    def imported_at_once(self, nodes: int) -> int:
-        """The same if all images come from this machine, over one connection to each node."""
-        return min(self.parallel.at_once(nodes), _CONNECTIONS) if self.parallel is not None else _FEW
-
-
-@dataclass(frozen=True)
 class BackupSettings:
     """Who can read backups, where they are, and how long they are kept."""
 
@@ -257,13 +166,13 @@ class Settings:
     """How many past runs are kept when a new one starts."""
     recovery: RecoverySettings = RecoverySettings()
     rehearsal: RehearsalSettings = RehearsalSettings()
-    gates: GatePolicy = GatePolicy()
+    gates: GatePolicy = field(default_factory=GatePolicy)
     metric_gates: tuple[MetricGateSettings, ...] = ()
     """The gates of every step that changes a release, runs a playbook or upgrades nodes."""
     unhealthy_workers: IntOrPercent = DEFAULT_UNHEALTHY_WORKERS
     """How many of the workers that were healthy before a run may become unhealthy during it."""
     availability: AvailabilitySettings = AvailabilitySettings()
-    images: ImageSettings = ImageSettings()
+    images: ImageSettings = field(default_factory=ImageSettings)
     backup: BackupSettings = BackupSettings()
     nodes: NodesSettings | None = None
     """How nodes are upgraded; None: they are not."""

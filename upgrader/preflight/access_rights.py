@@ -12,7 +12,7 @@ from upgrader.gates.manifest_workloads import daemon_sets_on, on_delete_in, stat
 from upgrader.gates.node_health import HEARTBEATS, is_unreachable
 from upgrader.model.check_ids import READ_BY_CHECKS_ONLY
 from upgrader.model.finding import Finding
-from upgrader.model.settings import WorkloadGateKind
+from upgrader.model.gate_settings import WorkloadGateKind
 from upgrader.model.workload import WorkloadKind
 from upgrader.ports import Kind
 from upgrader.preflight.context import SYSTEM, PreflightContext

@@ -12,11 +12,12 @@ from upgrader.model.audit_log import AuditLog
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.etcd_client import EtcdClient
 from upgrader.model.finding import Severity
+from upgrader.model.gate_settings import MetricGateSettings, WorkloadGate
 from upgrader.model.left_out import LeftOut
 from upgrader.model.node_settings import NodesSettings
 from upgrader.model.observed import Observed
 from upgrader.model.rehearsal_record import KnownRehearsal
-from upgrader.model.settings import MetricGateSettings, RehearsalSettings, WorkloadGate
+from upgrader.model.settings import RehearsalSettings
 from upgrader.model.version import KubernetesVersion
 from upgrader.onhost.sending.host_facts import Examined, HostFacts
 from upgrader.ports import Ansible, Clock, Helm, Hosts, Kind, Kube, KubeObject, Prometheus

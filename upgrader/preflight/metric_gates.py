@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from upgrader.errors import ServiceError
 from upgrader.gates.metric_gate import judge, resolution_seconds
 from upgrader.model.finding import Finding
+from upgrader.model.gate_settings import MetricGateSettings
 from upgrader.model.outcome import Verdict, VerdictKind, unknown
-from upgrader.model.settings import MetricGateSettings
 from upgrader.ports import Prometheus
 from upgrader.preflight.context import PreflightContext
 

@@ -11,8 +11,9 @@ from upgrader.gates.gate_memory import GateMemory
 from upgrader.gates.shared_reads import ReadMemory, SharedReads
 from upgrader.model.bundle_index import BundledImages, BundleIndex
 from upgrader.model.cluster import Cluster
+from upgrader.model.gate_settings import OF_GUARD, MetricGateSettings, StepGate, WorkloadGate
 from upgrader.model.health_before import HealthBefore
-from upgrader.model.settings import OF_GUARD, MetricGateSettings, Settings, StepGate, WorkloadGate
+from upgrader.model.settings import Settings
 from upgrader.pipeline import GateRun, PipelineStep
 from upgrader.ports import Age, Tools
 from upgrader.steps.planned import PlannedStep

@@ -21,9 +21,9 @@ from upgrader.gates.kubernetes_kinds import POD_PROTECTORS, STATEFUL_SETS
 from upgrader.gates.protector_gate import ProtectorGate
 from upgrader.gates.rollout_gate import RolloutGate
 from upgrader.gates.rollout_group_gate import RolloutGroupGate
+from upgrader.model.gate_settings import GatePolicy, WorkloadGate
 from upgrader.model.node_settings import NodePool, NodeSource
 from upgrader.model.outcome import Verdict, VerdictKind
-from upgrader.model.settings import GatePolicy, WorkloadGate
 from upgrader.model.version import KubernetesVersion
 from upgrader.model.workload import WorkloadRef
 from upgrader.ports import Kind

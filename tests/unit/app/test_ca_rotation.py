@@ -37,9 +37,10 @@ from upgrader.gates.kubernetes_kinds import CONFIG_MAPS, NAMESPACES, NODES, SECR
 from upgrader.model.ca_trust import CaTrust, RotationStage
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.finding import Finding
+from upgrader.model.gate_settings import GatePolicy
 from upgrader.model.release import ReleaseSpec
 from upgrader.model.run_kind import RunKind
-from upgrader.model.settings import BUILT_IN_CHARTS, AvailabilitySettings, GatePolicy, ReleaseSettings, Settings
+from upgrader.model.settings import BUILT_IN_CHARTS, AvailabilitySettings, ReleaseSettings, Settings
 from upgrader.model.version import KubernetesVersion
 from upgrader.onhost.certificates.bundles import added, certificates, fingerprint, removed
 from upgrader.ports import CommandResult, KubeObject, Tools

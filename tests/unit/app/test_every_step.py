@@ -25,14 +25,8 @@ from upgrader.engine.locks.fence import Fence
 from upgrader.errors import Blocked, UsageError
 from upgrader.gates.kubernetes_kinds import SECRETS
 from upgrader.model.cluster import Cluster, Host
-from upgrader.model.settings import (
-    AvailabilitySettings,
-    BackupSettings,
-    ImageSettings,
-    PlaybookSettings,
-    ReleaseSettings,
-    Settings,
-)
+from upgrader.model.image_settings import ImageSettings
+from upgrader.model.settings import AvailabilitySettings, BackupSettings, PlaybookSettings, ReleaseSettings, Settings
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Tools
 from upgrader.steps.images.bundle.writing import write_bundle

@@ -42,10 +42,11 @@ from upgrader.gates.kubernetes_kinds import EVENTS, WORKLOADS
 from upgrader.gates.rollout_gate import RolloutGate
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.event import LockTakenOver, RunStarted, StepApplied, StepEnded, StepStarted
+from upgrader.model.gate_settings import GatePolicy
 from upgrader.model.observability import ObservabilitySettings
 from upgrader.model.release import RestorePoint
 from upgrader.model.run_kind import RunKind
-from upgrader.model.settings import AvailabilitySettings, GatePolicy, ReleaseSettings, Settings
+from upgrader.model.settings import AvailabilitySettings, ReleaseSettings, Settings
 from upgrader.model.version import KubernetesVersion
 from upgrader.model.workload import WorkloadRef
 from upgrader.pipeline import GateRun, Pipeline, PipelineStep

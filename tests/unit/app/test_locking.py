@@ -28,8 +28,8 @@ from upgrader.errors import ApiError, ApiUnavailable, Interrupted, StepFailed
 from upgrader.gates.gate_catalog import GateCatalog
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.event import RunStarted
+from upgrader.model.gate_settings import GatePolicy
 from upgrader.model.run_kind import RunKind
-from upgrader.model.settings import GatePolicy
 
 
 @pytest.fixture

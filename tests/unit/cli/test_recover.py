@@ -24,7 +24,7 @@ from upgrader.errors import RollbackFailed, UsageError
 from upgrader.gates.gate_catalog import GateCatalog
 from upgrader.gates.kubernetes_kinds import WORKLOADS
 from upgrader.model.cluster import Cluster
-from upgrader.model.settings import GatePolicy
+from upgrader.model.gate_settings import GatePolicy
 from upgrader.recover.diagnosis.diagnose import Controller, Diagnosis
 from upgrader.recover.diagnosis.wrong_api import ApiSeen
 from upgrader.recover.pipeline import RecoverTools

@@ -9,15 +9,8 @@ import pytest
 from upgrader.config.load import Overrides, load_settings
 from upgrader.errors import ConfigError
 from upgrader.model.availability import Limits
-from upgrader.model.settings import (
-    BUILT_IN_CHARTS,
-    BackupSettings,
-    GatePolicy,
-    PlaybookSettings,
-    RecoverySettings,
-    ReleaseSettings,
-    WorkloadGate,
-)
+from upgrader.model.gate_settings import GatePolicy, WorkloadGate
+from upgrader.model.settings import BUILT_IN_CHARTS, BackupSettings, PlaybookSettings, RecoverySettings, ReleaseSettings
 from upgrader.model.version import KubernetesVersion
 
 MINIMAL = "kubernetesVersion: v1.36.3\n"

@@ -8,8 +8,9 @@ import pytest
 
 from upgrader.config.load import load_settings
 from upgrader.errors import ConfigError
+from upgrader.model.gate_settings import GatePolicy, MetricGateSettings, WorkloadGate
 from upgrader.model.observability import HttpEndpoint, ObservabilitySettings, WebhookSettings
-from upgrader.model.settings import GatePolicy, MetricGateSettings, Settings, WorkloadGate
+from upgrader.model.settings import Settings
 
 
 def load(folder: Path, section: str) -> Settings:

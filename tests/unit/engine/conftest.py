@@ -17,10 +17,11 @@ from upgrader.errors import UpgraderError
 from upgrader.gates.continuity.continuity import Continuity
 from upgrader.gates.kubernetes_kinds import SECRETS
 from upgrader.model.event import Event, RunStarted
+from upgrader.model.gate_settings import GatePolicy
 from upgrader.model.outcome import Verdict, holds
 from upgrader.model.release import RestorePoint
 from upgrader.model.run_kind import RunKind
-from upgrader.model.settings import GatePolicy, OnFailure
+from upgrader.model.settings import OnFailure
 from upgrader.model.version import KubernetesVersion
 from upgrader.pipeline import GateRun, Pipeline, PipelineStep
 

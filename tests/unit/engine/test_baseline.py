@@ -27,9 +27,9 @@ from upgrader.model.event import (
     StepStarted,
     UndoEnded,
 )
+from upgrader.model.gate_settings import GatePolicy
 from upgrader.model.release import RestorePoint
 from upgrader.model.run_kind import RunKind
-from upgrader.model.settings import GatePolicy
 from upgrader.pipeline import Pipeline
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

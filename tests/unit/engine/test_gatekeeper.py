@@ -17,8 +17,8 @@ from upgrader.errors import ApiLost, GateFailed
 from upgrader.gates.api_absence import ApiAbsence
 from upgrader.gates.metric_gate import MetricGate
 from upgrader.model.event import GatePassed
+from upgrader.model.gate_settings import GatePolicy, MetricGateSettings
 from upgrader.model.outcome import Verdict, VerdictKind, broken, holds, pending, unknown
-from upgrader.model.settings import GatePolicy, MetricGateSettings
 from upgrader.pipeline import GateRun
 
 

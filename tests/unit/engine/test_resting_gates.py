@@ -12,8 +12,8 @@ from tests.unit.engine.conftest import Bench
 from upgrader.engine.execution.gatekeeper import hold_all
 from upgrader.errors import GateFailed
 from upgrader.gates.api_absence import ApiAbsence
+from upgrader.model.gate_settings import GatePolicy
 from upgrader.model.outcome import Verdict, broken, holds, pending, unknown
-from upgrader.model.settings import GatePolicy
 from upgrader.pipeline import GateRun
 
 LARGE = GatePolicy(consecutive=3, interval_seconds=1.0, deadline_seconds=120.0).at_scale(1_000)

@@ -25,11 +25,12 @@ from upgrader.engine.state.run_state import RunState
 from upgrader.errors import ApiUnavailable, HelmError, HelmUnfinished, RollbackFailed, UpgraderError
 from upgrader.gates.kubernetes_kinds import SECRETS, WORKLOADS
 from upgrader.model.event import Event, RecoveryStarted, RollbackRequested, RunStarted, StepStarted, UndoEnded
+from upgrader.model.gate_settings import GatePolicy
 from upgrader.model.outcome import Verdict, broken, holds, pending
 from upgrader.model.release import RECOVERED_RELEASE as API
 from upgrader.model.release import ReleaseSpec, Revision
 from upgrader.model.run_kind import RunKind
-from upgrader.model.settings import GatePolicy, OnFailure
+from upgrader.model.settings import OnFailure
 from upgrader.model.version import KubernetesVersion
 from upgrader.pipeline import GateRun, Pipeline, PipelineStep
 from upgrader.steps.release.helm_release import ChartStep

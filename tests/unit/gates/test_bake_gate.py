@@ -8,9 +8,9 @@ import pytest
 
 from testkit.fakes.clock import FakeClock
 from upgrader.gates.bake_gate import BakeGate, baked_together
+from upgrader.model.gate_settings import GatePolicy
 from upgrader.model.outcome import Verdict, VerdictKind, broken, holds, pending, unknown
 from upgrader.model.own_steps import BAKE
-from upgrader.model.settings import GatePolicy
 from upgrader.pipeline import GateRun, Pipeline, PipelineStep
 from upgrader.steps.bake.kind import BakeStep
 from upgrader.steps.verify import VerifyStep

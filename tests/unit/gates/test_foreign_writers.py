@@ -16,8 +16,8 @@ from upgrader.gates.kubernetes_kinds import WORKLOADS
 from upgrader.gates.rollout_gate import RolloutGate
 from upgrader.gates.workload_watcher import watch_workloads
 from upgrader.model.cluster import Cluster
+from upgrader.model.gate_settings import GatePolicy
 from upgrader.model.outcome import VerdictKind
-from upgrader.model.settings import GatePolicy
 
 MANIFEST = """
 apiVersion: apps/v1

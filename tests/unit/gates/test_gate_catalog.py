@@ -18,9 +18,9 @@ from upgrader.gates.gate_catalog import GateCatalog, with_own_policy
 from upgrader.gates.nodes_gate import NodesGate
 from upgrader.gates.protector_gate import ProtectorGate
 from upgrader.model.cluster import Cluster
+from upgrader.model.gate_settings import GatePolicy, WorkloadGate
 from upgrader.model.health_before import HealthBefore
 from upgrader.model.outcome import VerdictKind
-from upgrader.model.settings import GatePolicy, WorkloadGate
 from upgrader.model.version import KubernetesVersion
 from upgrader.pipeline import GateRun
 

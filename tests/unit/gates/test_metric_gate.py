@@ -10,8 +10,8 @@ import pytest
 from testkit.fakes.clock import FakeClock
 from testkit.fakes.prometheus import FakePrometheus
 from upgrader.gates.metric_gate import MetricGate
+from upgrader.model.gate_settings import GatePolicy, MetricGateSettings
 from upgrader.model.outcome import Verdict, VerdictKind
-from upgrader.model.settings import GatePolicy, MetricGateSettings
 
 QUERY = "sum(rate(errors[1m]))"
 SETTINGS = MetricGateSettings("errors", QUERY, GatePolicy(1, 5.0, 180.0), maximum=0.5, window_seconds=60.0)

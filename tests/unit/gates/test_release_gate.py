@@ -7,8 +7,8 @@ import pytest
 from testkit.fakes.helm import FakeHelm
 from upgrader.errors import ApiUnavailable, HelmError, UpgraderError
 from upgrader.gates.release_gate import ReleaseGate
+from upgrader.model.gate_settings import GatePolicy
 from upgrader.model.outcome import Verdict, VerdictKind, broken, holds
-from upgrader.model.settings import GatePolicy
 from upgrader.pipeline import GateRun
 
 NAME, SPACE = "kube-apiserver", "kube-system"

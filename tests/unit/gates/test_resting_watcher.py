@@ -13,8 +13,8 @@ from upgrader.errors import ApiError, ApiLost, WorkloadFailed
 from upgrader.gates.api_absence import ApiAbsence
 from upgrader.gates.kubernetes_kinds import PODS
 from upgrader.gates.workload_watcher import WorkloadWatcher, watch_workloads
+from upgrader.model.gate_settings import GatePolicy
 from upgrader.model.outcome import VerdictKind
-from upgrader.model.settings import GatePolicy
 from upgrader.ports import Kind
 
 LARGE = GatePolicy().at_scale(1_000)

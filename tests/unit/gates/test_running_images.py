@@ -14,8 +14,8 @@ from upgrader.gates.kubernetes_kinds import NODES
 from upgrader.gates.started_version import image_version, started_version
 from upgrader.model.cluster import Cluster
 from upgrader.model.found_images import FoundImages
+from upgrader.model.gate_settings import GatePolicy
 from upgrader.model.outcome import Verdict, VerdictKind
-from upgrader.model.settings import GatePolicy
 from upgrader.model.version import KubernetesVersion
 
 SCHEDULER, PROXY, DNS = "kube-scheduler", "kube-proxy", "coredns"

@@ -17,10 +17,10 @@ from upgrader.gates.gate_catalog import GateCatalog
 from upgrader.gates.kubernetes_kinds import LEASES, NODES
 from upgrader.gates.node_return import NodeReturn
 from upgrader.model.check_ids import READ_BY_CHECKS_ONLY
+from upgrader.model.gate_settings import GatePolicy, WorkloadGate
 from upgrader.model.node_settings import DrainPolicy, NodePool, NodeSource
 from upgrader.model.outcome import VerdictKind
 from upgrader.model.release import ReleaseSpec
-from upgrader.model.settings import GatePolicy, WorkloadGate
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Kind
 from upgrader.preflight.access_rights import check_access, missing_right

@@ -9,7 +9,7 @@ import pytest
 from testkit.fakes.prometheus import FakePrometheus
 from tests.unit.preflight.conftest import World
 from upgrader.model.finding import Finding
-from upgrader.model.settings import GatePolicy, MetricGateSettings
+from upgrader.model.gate_settings import GatePolicy, MetricGateSettings
 from upgrader.preflight.metric_gates import check_metric_gates
 
 GATE = MetricGateSettings("errors", "sum(e)", GatePolicy(), maximum=1.0)

@@ -14,8 +14,8 @@ from tests.unit.preflight.conftest import World
 from upgrader.errors import ApiError
 from upgrader.gates.kubernetes_kinds import POD_PROTECTORS
 from upgrader.model.finding import Finding
+from upgrader.model.gate_settings import GatePolicy, WorkloadGate
 from upgrader.model.node_settings import DrainPolicy, NodePool, NodeSource, OnBlocked
-from upgrader.model.settings import GatePolicy, WorkloadGate
 from upgrader.model.version import KubernetesVersion
 from upgrader.preflight.all_checks import run_checks
 from upgrader.preflight.context import PODS

@@ -17,7 +17,7 @@ from tests.unit.gates.builders import (
     running,
 )
 from tests.unit.preflight.conftest import World
-from upgrader.model.settings import GatePolicy, WorkloadGate
+from upgrader.model.gate_settings import GatePolicy, WorkloadGate
 from upgrader.ports import Kind
 from upgrader.preflight.rollouts import check_rollouts
 

@@ -23,7 +23,7 @@ from upgrader.errors import ApiUnavailable, HelmError, ReleaseLocked, StepFailed
 from upgrader.gates.gate_catalog import GateCatalog
 from upgrader.gates.kubernetes_kinds import WORKLOADS
 from upgrader.model.cluster import Cluster, Host
-from upgrader.model.settings import GatePolicy
+from upgrader.model.gate_settings import GatePolicy
 from upgrader.pipeline import Pipeline
 from upgrader.recover.diagnosis.diagnose import Diagnosis
 from upgrader.recover.diagnosis.wrong_api import ApiSeen

@@ -30,9 +30,9 @@ from upgrader.errors import ApiError, ApiUnavailable, ChartRefused, UpgraderErro
 from upgrader.gates.kubernetes_kinds import PODS, REPLICA_SETS, SECRETS
 from upgrader.model.cluster import Host
 from upgrader.model.finding import Finding
+from upgrader.model.image_settings import ImageSettings
 from upgrader.model.node_settings import NodePool, NodeSource, NodesSettings
 from upgrader.model.release import ReleaseSpec, Revision
-from upgrader.model.settings import ImageSettings
 from upgrader.onhost.sending.host_facts import Examined
 from upgrader.ports import CommandResult, Kind, KubeObject
 from upgrader.recover.diagnosis.diagnose import diagnose

@@ -22,9 +22,10 @@ from upgrader.engine.locks.fence import Fence
 from upgrader.gates.kubernetes_kinds import NODES
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.finding import Finding
+from upgrader.model.image_settings import ImageSettings
 from upgrader.model.observed import Observed
 from upgrader.model.release import ReleaseSpec
-from upgrader.model.settings import AvailabilitySettings, ImageSettings, ReleaseSettings, Settings
+from upgrader.model.settings import AvailabilitySettings, ReleaseSettings, Settings
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import CommandResult, Hosts, KubeObject, Recovery, Tools
 from upgrader.recover.diagnosis.diagnose import Diagnosis

@@ -36,12 +36,12 @@ from upgrader.gates import manifest_workloads
 from upgrader.gates.kubernetes_kinds import PODS, SECRETS, WORKLOADS
 from upgrader.gates.workload_reading import find_workload, read_found
 from upgrader.model.event import Event, Note, RunStarted
+from upgrader.model.gate_settings import GatePolicy
 from upgrader.model.manifest import objects_in
 from upgrader.model.observed import Observed
 from upgrader.model.outcome import StepPhase, Verdict, broken
 from upgrader.model.release import ReleaseSpec, RestorePoint
 from upgrader.model.run_kind import RunKind
-from upgrader.model.settings import GatePolicy
 from upgrader.model.version import KubernetesVersion
 from upgrader.model.workload import Workload, WorkloadRef
 from upgrader.pipeline import GateRun, Pipeline, PipelineStep

@@ -10,7 +10,7 @@ from testkit.fakes.hosts import FakeHosts
 from upgrader.errors import StepFailed, UsageError
 from upgrader.model.bundle_index import BundledImages, BundleIndex
 from upgrader.model.cluster import Host
-from upgrader.model.settings import ImageSettings
+from upgrader.model.image_settings import ImageSettings
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import CommandResult
 from upgrader.steps.images.import_images import ImportImagesStep

@@ -15,8 +15,8 @@ from testkit.waiting import stretched
 from tests.unit.steps.kubelets import DIGEST, NODES, PODS, Kubelets, pulled, waiting
 from upgrader.errors import ApiError, ApiUnavailable, Interrupted, StepFailed
 from upgrader.model.found_images import FoundImages
+from upgrader.model.image_settings import ImageSettings
 from upgrader.model.release import ReleaseSpec
-from upgrader.model.settings import ImageSettings
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Kind, KubeObject
 from upgrader.steps.images.node_images import KINDS, needs_of

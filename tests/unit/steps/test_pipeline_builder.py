@@ -22,21 +22,13 @@ from upgrader.gates.nodes_gate import NodesGate
 from upgrader.gates.rollout_gate import RolloutGate
 from upgrader.model.bundle_index import BundledImages, BundleIndex
 from upgrader.model.cluster import Cluster, Host
+from upgrader.model.gate_settings import GatePolicy, MetricGateSettings, WorkloadGate, WorkloadGateKind
 from upgrader.model.health_before import HealthBefore
+from upgrader.model.image_settings import ImageSettings
 from upgrader.model.kubeadm_config import KubeadmConfig
 from upgrader.model.observed import Observed, ObservedRelease
 from upgrader.model.release import ReleaseSpec, RestorePoint
-from upgrader.model.settings import (
-    BUILT_IN_CHARTS,
-    GatePolicy,
-    ImageSettings,
-    MetricGateSettings,
-    PlaybookSettings,
-    ReleaseSettings,
-    Settings,
-    WorkloadGate,
-    WorkloadGateKind,
-)
+from upgrader.model.settings import BUILT_IN_CHARTS, PlaybookSettings, ReleaseSettings, Settings
 from upgrader.model.version import KubernetesVersion
 from upgrader.pipeline import Pipeline
 from upgrader.ports import Tools

@@ -16,8 +16,8 @@ from testkit.waiting import stretched
 from tests.unit.steps.kubelets import DIGEST, PODS, Kubelets, pulled, waiting
 from upgrader.errors import ApiError, ApiUnavailable, StepFailed
 from upgrader.model.health_before import IntOrPercent
+from upgrader.model.image_settings import ImageSettings
 from upgrader.model.release import ReleaseSpec
-from upgrader.model.settings import ImageSettings
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import AT_ONCE, Kind, KubeObject
 from upgrader.steps.images.pull_images import PullImagesStep

@@ -23,8 +23,8 @@ from upgrader.gates.continuity.signed_token import remove_signed_tokens
 from upgrader.gates.continuity.take_baseline import take_baseline, with_new_sentinel
 from upgrader.gates.continuity.workload_gate import WorkloadGate
 from upgrader.model.baseline import Baseline
+from upgrader.model.gate_settings import GatePolicy
 from upgrader.model.outcome import Verdict, VerdictKind
-from upgrader.model.settings import GatePolicy
 from upgrader.pipeline import Gate, GateRun, Pipeline, PipelineStep
 from upgrader.ports import Clock, Kube
 

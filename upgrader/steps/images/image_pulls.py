@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from upgrader.errors import ApiError, ApiUnavailable, StepFailed
 from upgrader.model.first_few import first_few
-from upgrader.model.settings import ImageSettings
+from upgrader.model.image_settings import ImageSettings
 from upgrader.ports import Clock, Kind, Kube, KubeObject
 from upgrader.steps.images.node_images import not_ready
 from upgrader.steps.images.puller_pod import (

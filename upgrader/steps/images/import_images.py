@@ -12,8 +12,8 @@ from upgrader.model.bundle_index import BundledImages, BundleIndex
 from upgrader.model.cluster import Host
 from upgrader.model.first_few import first_few
 from upgrader.model.image_name import full_name
+from upgrader.model.image_settings import ImageSettings
 from upgrader.model.own_steps import BUNDLE
-from upgrader.model.settings import ImageSettings
 from upgrader.ports import Hosts
 from upgrader.steps.images.planned_images import PlannedPods
 from upgrader.steps.one_way import OneWay

@@ -13,8 +13,8 @@ from threading import Event, Thread
 
 from upgrader.errors import Interrupted, UpgraderError
 from upgrader.model.found_images import FoundImages
+from upgrader.model.image_settings import ImageSettings
 from upgrader.model.release import RECOVERED_RELEASE
-from upgrader.model.settings import ImageSettings
 from upgrader.ports import Clock, Kube
 from upgrader.steps.images.image_pulls import ImagePulls, remove_pullers
 from upgrader.steps.images.lacked_images import PulledImages, compare, lacking_nodes, pull

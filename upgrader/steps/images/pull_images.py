@@ -9,8 +9,8 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from upgrader.model.found_images import FoundImages
+from upgrader.model.image_settings import ImageSettings
 from upgrader.model.own_steps import IMAGES
-from upgrader.model.settings import ImageSettings
 from upgrader.ports import Clock, Kube
 from upgrader.steps.images.image_pulls import ImagePulls, remove_pullers
 from upgrader.steps.images.lacked_images import PulledImages, compare, lacking_nodes, pull

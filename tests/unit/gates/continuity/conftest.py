@@ -7,7 +7,7 @@ import pytest
 from testkit.fakes.clock import FakeClock
 from tests.unit.gates.continuity.living_cluster import CONTROLLERS, LivingKube
 from upgrader.gates.continuity.continuity import Continuity
-from upgrader.model.settings import GatePolicy
+from upgrader.model.gate_settings import GatePolicy
 
 
 @pytest.fixture

@@ -21,10 +21,10 @@ from upgrader.gates.continuity.server_metrics import Counters, parse, percentile
 from upgrader.gates.continuity.worse_clients import fewer_seats
 from upgrader.model.baseline import Baseline, Latency99, ServerBaseline
 from upgrader.model.event import Event
+from upgrader.model.gate_settings import GatePolicy
 from upgrader.model.json_values import from_json
 from upgrader.model.outcome import Verdict, VerdictKind
 from upgrader.model.own_steps import BAKE
-from upgrader.model.settings import GatePolicy
 from upgrader.pipeline import GateRun, Pipeline, PipelineStep
 from upgrader.steps.verify import VerifyStep
 

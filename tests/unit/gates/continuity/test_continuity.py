@@ -38,9 +38,9 @@ from upgrader.gates.shared_reads import ReadMemory, SharedReads
 from upgrader.model.baseline import Baseline, Count, NotCompared
 from upgrader.model.cluster import Host
 from upgrader.model.event import Event, GateChecked
+from upgrader.model.gate_settings import GatePolicy
 from upgrader.model.json_values import from_json, to_json
 from upgrader.model.outcome import Verdict, VerdictKind
-from upgrader.model.settings import GatePolicy
 from upgrader.pipeline import Gate, Pipeline, PipelineStep
 from upgrader.ports import CommandResult, Kind, KubeObject
 from upgrader.steps.verify import VerifyStep

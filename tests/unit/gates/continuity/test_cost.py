@@ -23,8 +23,8 @@ from upgrader.gates.shared_reads import ReadMemory, SharedReads
 from upgrader.gates.workload_watcher import watch_workloads
 from upgrader.model.cluster import Cluster
 from upgrader.model.event import Event, GateChecked, GatePassed
+from upgrader.model.gate_settings import GatePolicy
 from upgrader.model.health_before import HealthBefore
-from upgrader.model.settings import GatePolicy
 from upgrader.pipeline import GateRun, Pipeline, PipelineStep
 from upgrader.ports import AT_ONCE, Kind, KubeObject
 from upgrader.steps.verify import VerifyStep

@@ -12,8 +12,8 @@ from upgrader.engine.state.run_state import RunState
 from upgrader.gates.kubernetes_kinds import EVENTS, NODES, WORKLOADS
 from upgrader.gates.rollout_gate import RolloutGate
 from upgrader.model.event import Event, StepEnded, StepStarted, UndoEnded, UndoStarted
+from upgrader.model.gate_settings import GatePolicy
 from upgrader.model.release import NodeBefore, RestorePoint
-from upgrader.model.settings import GatePolicy
 from upgrader.model.version import KubernetesVersion
 from upgrader.model.workload import WorkloadRef
 from upgrader.pipeline import GateRun, Pipeline, PipelineStep

@@ -25,7 +25,7 @@ from upgrader.errors import ApiUnavailable, BackupRefused, HostError, StepFailed
 from upgrader.gates.gate_catalog import GateCatalog
 from upgrader.gates.kubernetes_kinds import NODES
 from upgrader.model.cluster import Cluster, Host
-from upgrader.model.settings import GatePolicy
+from upgrader.model.gate_settings import GatePolicy
 from upgrader.ports import CommandResult
 from upgrader.recover.diagnosis.diagnose import Diagnosis
 from upgrader.recover.diagnosis.wrong_api import ApiSeen
