@@ -288,6 +288,7 @@ WORST_SEVERITY: Mapping[str, Severity] = {
     "rehearsal.changed": "warning",
     "rehearsal.client": "error",
     "rehearsal.conversion": "unknown",
+    "rehearsal.crash": "error",
     "rehearsal.create": "error",
     "rehearsal.damaged": "error",
     "rehearsal.denied": "error",

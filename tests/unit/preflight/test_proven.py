@@ -329,6 +329,7 @@ UNIT_TESTS_ONLY: dict[str, str] = {
         ("rehearsal.damaged", "rehearsal.missing", "rehearsal.old", "rehearsal.stale", "rehearsal.used"),
         "It reads a file and upgrader.yaml.",
     ),
+    "rehearsal.crash": "No released version of kube-apiserver is known to end with the data of another.",
     "rehearsal.elsewhere": "It reads a flag; no test has a second etcd.",
     "rehearsal.manifest-gone": "It compares a record of Helm with what two API servers serve.",
     "rehearsal.manifest-unread": "It reads a record of Helm.",

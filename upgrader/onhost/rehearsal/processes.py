@@ -25,9 +25,11 @@ from upgrader.onhost.rehearsal.words import stripped
 _FOLDERS = ("usr/local/bin", "usr/bin", "bin", "")
 _POLL_SECONDS = 0.25
 _LOG_BYTES = 65536
-_FATAL = re.compile(r"^(?:Error:|F\d{4} |panic:|E\d{4} .*(?:command failed|err=))")
+_FATAL = re.compile(r"^(?:Error:|F\d{4} |panic:|fatal error:|E\d{4} .*(?:command failed|err=))")
 _ERROR = re.compile(r'"command failed" err="(.*)"$')
 """As kube-apiserver says why it exits. All of it is in quotes, so that nothing would be left."""
+_NO_MEMORY = "out of memory"
+"""As Go's runtime says it."""
 _ASK_SECONDS = 10.0
 _ALARMS = "/v3/maintenance/alarm"
 _BETWEEN = re.compile("[=,]")
@@ -110,7 +112,7 @@ class Processes:
             code = self._started[name].poll()
             if code is not None:
                 self.require_unbroken()
-                return f"it exited with code {code}: {self._last_words(name)}"
+                return self._exit(name, code)
             missing = ready()
             if not missing:
                 return ""
@@ -130,6 +132,13 @@ class Processes:
         self.require_unbroken()
         if code:
             raise Failed(f"{self._titles[name]} ended with exit code {code}: {self._last_words(name)}")
+
+    def crash(self, name: str) -> str:
+        """How one has ended by itself, with its last words; "" if it runs, a signal ended it, or its memory ran out."""
+        code = self._started[name].poll()
+        if code is None or code < 0:
+            return ""
+        return "" if _NO_MEMORY in (said := self._exit(name, code)) else said
 
     def require_unbroken(self, seconds: float = 0.0) -> None:
         """Raise Failed if one was killed, or one that is needed has ended by itself, or does within so many seconds:
@@ -178,6 +187,9 @@ class Processes:
             process.wait()
         for place in self._mounted:
             ctr("unmount", "--rm", place)
+
+    def _exit(self, name: str, code: int) -> str:
+        return f"it exited with code {code}: {self._last_words(name)}"
 
     def _last_words(self, name: str) -> str:
         with open(self._log(name), "rb") as file:

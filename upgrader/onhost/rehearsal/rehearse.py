@@ -178,7 +178,14 @@ def _served(asked: dict[str, Any], processes: Processes, until: float) -> dict[s
     ]
     found = [_not_started(name, missing)["findings"][0] for name, missing in unsynced if missing]
     # Admission refuses everything until it has its informers, so that only reading is of use.
-    comparison.run(write=not found)
+    try:
+        comparison.run(write=not found)
+    except Failed:
+        processes.require_unbroken(_EXIT_SECONDS)
+        crash = processes.crash(_server("target"))
+        if not crash or processes.crash(_server("current")):
+            raise
+        return {"findings": [_found("crash", crash)], "counts": comparison.counts}
     if not found and block_informers(comparison.undecodable):
         found = _not_started("target", _LACKS.format(_INFORMERS))["findings"]
     return {"findings": [*found, *comparison.findings()], "counts": comparison.counts}
@@ -217,7 +224,11 @@ def _garbage(name: str, memory: int) -> dict[str, str]:
 def _not_started(name: str, missing: str) -> dict[str, Any]:
     if name == "current":
         raise Failed(f"the current kube-apiserver does not serve the copy: {missing}")
-    return {"findings": [{"what": "start", "resource": "", "reason": missing, "count": 1, "names": []}]}
+    return {"findings": [_found("start", missing)]}
+
+
+def _found(what: str, reason: str) -> dict[str, Any]:
+    return {"what": what, "resource": "", "reason": reason, "count": 1, "names": []}
 
 
 def _start_etcd(asked: dict[str, Any], processes: Processes, name: str, program: str) -> int:

@@ -54,6 +54,12 @@ def _start(found: Difference) -> Finding:
     return Finding("rehearsal.start", "error", title, found.reason, remedy)
 
 
+def _crash(found: Difference) -> Finding:
+    title = "the target's kube-apiserver ends while it serves this cluster's data"
+    remedy = "Nothing was compared. Look for this error in Kubernetes' issues, or choose another patch of the target."
+    return Finding("rehearsal.crash", "error", title, found.reason, remedy)
+
+
 def _gone(found: Difference) -> Finding:
     if not found.count:
         title = f"the target does not serve {found.resource}, as their definition demands"
@@ -302,6 +308,7 @@ def _unfinished(found: Difference) -> Finding:
 
 _FINDINGS: Mapping[str, Callable[[Difference], Finding]] = {
     "start": _start,
+    "crash": _crash,
     "gone": _gone,
     "version": _version,
     "unreadable": _unreadable,

@@ -53,7 +53,7 @@ class _Names:
             found = replace(found, reason="…", names=tuple(each.partition(" (")[0] for each in found.names))
         names = tuple(self._object(found.resource, each) for each in found.names)
         resource, reason = self._resource(found.resource), self._reason(found.reason)
-        if found.what == "start":
+        if found.what in ("start", "crash"):
             reason = _GIVEN.sub("…", reason)
         if found.what in _VERSIONS and resource != found.resource:
             reason = self._version(reason)

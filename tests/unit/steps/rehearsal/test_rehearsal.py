@@ -195,6 +195,7 @@ def test_without_etcds_data_no_rehearsal_is_possible(monkeypatch: pytest.MonkeyP
     ("id_", "severity"),
     [
         ("rehearsal.start", "error"),
+        ("rehearsal.crash", "error"),
         ("rehearsal.gone", "error"),
         ("rehearsal.version", "warning"),
         ("rehearsal.unreadable", "error"),

@@ -209,6 +209,51 @@ def test_logs_have_names_without_blanks(processes: Processes, tmp_path: Path) ->
         started(processes, str(tmp_path / "missing"))
 
 
+@pytest.mark.parametrize(
+    ("ends", "found"),
+    [
+        ({"target": "exit 2"}, True),
+        ({"target": "kill -15 $$"}, False),
+        ({"target": "exit 2", "current": "exit 2"}, False),
+        ({"target": "echo 'fatal error: runtime: out of memory' >&2; exit 2"}, False),
+        ({"current": "exit 2"}, False),
+    ],
+    ids=["it ends by itself", "it is told to end", "both end", "no memory", "the other one"],
+)
+def test_a_target_that_ends_while_it_is_compared_is_a_finding(
+    ends: dict[str, str], found: bool, tmp_path: Path, processes: Processes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No run relies on an earlier rehearsal after that. What the host did to it says nothing about the data."""
+    (tmp_path / "scratch").mkdir()
+    servers = {name: f"kube-apiserver-{name}" for name in ("current", "target")}
+
+    def serve(given: Processes, name: str, *_: Any) -> str:
+        words = f"{ends[name]}; exit 2" if name in ends else "exec /bin/sleep 1000"
+        given.start(servers[name], ["/bin/sh", "-c", f"echo 'panic: nil map' >&2; {words}"])
+        return ""
+
+    def compare(**_: Any) -> None:
+        for name in ends:
+            processes._started[servers[name]].wait()
+        raise Failed("it no longer answers")
+
+    monkeypatch.setattr(rehearse, "_EXIT_SECONDS", 0.0)
+    monkeypatch.setattr(rehearse, "_start_etcd", lambda *_: 1)
+    monkeypatch.setattr(rehearse, "_start_server", serve)
+    monkeypatch.setattr(rehearse, "Api", lambda *_: None)
+    monkeypatch.setattr(processes, "wait", lambda *_: "")
+    monkeypatch.setattr(rehearse, "Comparison", lambda *_, **__: SimpleNamespace(run=compare, counts={"objects": 3}))
+    asked = {"work": str(tmp_path), "data": "scratch", "etcd": "", "memory": 1, "requests": []}
+    asked["servers"] = {name: {"image": "", "flags": []} for name in servers}
+    monkeypatch.setattr(processes, "program", lambda name, _: name)
+    if not found:
+        with pytest.raises(Failed, match="it no longer answers"):
+            rehearse._served(asked, processes, 1e9)
+        return
+    (one,) = rehearse._served(asked, processes, 1e9)["findings"]
+    assert one["what"] == "crash" and one["reason"].startswith("it exited with code 2: panic: ")
+
+
 def test_a_server_that_waits_for_an_etcd_that_was_killed_is_no_finding(processes: Processes) -> None:
     """The memory was used up, and not the target's fault, that its etcd no longer answers."""
     processes.start("etcd-target", ["/bin/sh", "-c", "kill -9 $$"])
