@@ -72,7 +72,7 @@ _FRESH_SECONDS = 10.0
 """How long a decision is carried out: windows close, and files change."""
 Hear = Callable[[CampaignEvent, CampaignState, CampaignState], None]
 """Takes an event of the journal, with the campaign before and after it."""
-_THE_SAME = "use the one that began it, or begin another campaign: upgrader fleet run --new"
+_THE_SAME = "use the same files as then, or start another campaign: upgrader fleet run --new"
 
 
 class Executor(Protocol):

@@ -423,7 +423,7 @@ class _Deciding:
         if self.stop:
             return Wait(self.stop, person=True, stated=True)
         if opening is None:
-            needs = f"a run and its rollback, which take {self.needed / 60:.0f} minutes"
+            needs = f"a run and its rollback, which take {self.needed / 60:.0f} min"
             return Wait(
                 f"its windows and exclusions leave no time for {needs}: change them, and start a new campaign: "
                 "upgrader fleet run --new",
@@ -537,7 +537,7 @@ class _Deciding:
                 if opening is None:
                     self.unrestartable[each.name] = (
                         "its windows and exclusions leave no time for the restart of a pod, which takes "
-                        f"{RESTART_SECONDS / 60:.0f} minutes"
+                        f"{RESTART_SECONDS / 60:.0f} min"
                     )
                 continue
             domains = {self.fleet.domain_of(name) for name in placed} | set(self.domains)

@@ -169,7 +169,7 @@ class _Reader:
 
     def _stage(self, where: KeyPath, section: StageSection) -> Stage:
         if section.max_concurrency == NONE:
-            self._wrong((*where, "maxConcurrency"), "it allows no cluster at a time, so none would be upgraded")
+            self._wrong((*where, "maxConcurrency"), "0 clusters at the same time: none would be upgraded")
         failures = section.max_failures
         return Stage(
             name=section.name,
@@ -247,7 +247,7 @@ class _Reader:
         if window.seconds < needed:
             self._wrong(
                 (*where, "duration"),
-                f"the window is too short: a run and its rollback need {needed / 60:.0f} minutes",
+                f"the window is too short: a run and its rollback need {needed / 60:.0f} min",
                 "Make it longer, or `expectedRun` shorter.",
             )
             return

@@ -237,10 +237,10 @@ class JobsExecutor:
             unread = found.since(end.run if end else "")
             if unread and (end is None or not end.run):
                 raise UsageError(
-                    f"its pod names no run, or is gone, and its cluster's journals can't be read: {unread}. They are "
-                    f"read again by each `upgrader fleet run`. If an upgrade has stopped the API: upgrader -C "
-                    f"{typed(folder)} {self.fleet.goal.to_end}. If the cluster is permanently gone, name it in "
-                    "`exclude`: upgrader fleet run --new"
+                    "the run's result is unknown: its pod is gone or names no run, and the cluster's journals can't be "
+                    f"read: {unread}. Each `upgrader fleet run` reads them again. If an upgrade has stopped the API: "
+                    f"upgrader -C {typed(folder)} {self.fleet.goal.to_end}. If the cluster is permanently gone, name "
+                    "it in `exclude`: upgrader fleet run --new"
                 )
             self._remove_secrets(mine.namespace, mine.cluster)
         for known in (self._looks, self._signs, self._sent):

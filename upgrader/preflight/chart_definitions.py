@@ -32,8 +32,8 @@ def check_chart_definitions(context: PreflightContext) -> Iterator[Finding]:
                 "custom-resources.not-upgraded",
                 "warning",
                 f"release {release.name}: Helm doesn't upgrade definitions of its chart: {first_few(stale)}",
-                "Helm installs what a chart has in its folder crds/ only with the release itself. In the cluster, "
-                "these are missing or differ, and the new version may need them.",
+                "Helm installs definitions in a chart's folder crds/ only when it installs the release. In the "
+                "cluster, these are missing or differ, and the new version may need them.",
                 "Read the chart's notes on upgrades, then apply the definitions before the run: helm show crds "
                 f"{release.spec.chart} | kubectl apply --server-side --force-conflicts -f -",
             )

@@ -272,7 +272,7 @@ def test_windows_that_are_too_short_for_a_restart() -> None:
     short = Window(Selector(), Cron.parse("0 0 * * *"), 300.0, ZoneInfo("UTC"))
     soaking = stage("a", soak_seconds=600.0, soak_restart=True)
     played = Campaign(fleet(soaking, stage("b"), clusters="a1 b1", windows=(short,))).ran("a1")
-    said = "its windows and exclusions leave no time for the restart of a pod, which takes 10 minutes"
+    said = "its windows and exclusions leave no time for the restart of a pod, which takes 10 min"
     assert played.decide().unrestartable == {"a1": said} and said in played.decide().waits["a1"].reason
     assert played.decide().stages["a"].timed
     played.tell(SoakChecked("a1", passed=False, reason=said), minutes=10)

@@ -79,7 +79,7 @@ WRONG_FLEETS = [
     ("  - name: production", "  - name: canary", "fleet.yaml:9: two stages have the name canary"),
     ("  exclude: [d]\n", "", "fleet.yaml:5: no stage selects d"),
     ("exclude: [d]", "exclude: [d, e]", "fleet.yaml:16: the inventory has no cluster e"),
-    ("maxConcurrency: 50%", "maxConcurrency: 0%", "fleet.yaml:12: it allows no cluster at a time"),
+    ("maxConcurrency: 50%", "maxConcurrency: 0%", "fleet.yaml:12: 0 clusters at the same time"),
     ("maxConcurrency: 50%", "maxConcurrency: many", "fleet.yaml:12: 'spec.stages.maxConcurrency': 'many' is neither"),
     ("maxConcurrency", "maxConcurency", "fleet.yaml:12: unknown key 'maxConcurency'; did you mean 'maxConcurrency'?"),
     ("label: region", "label: zone", "fleet.yaml:15: a, b, c: no label zone, so the domain is unknown"),

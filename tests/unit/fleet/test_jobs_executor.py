@@ -292,7 +292,7 @@ def test_end_of_a_job_that_is_gone(site: Site) -> None:
     """
     site.unread = Unread("no answer")
     site.start()
-    with pytest.raises(UsageError, match="its cluster's journals can't be read: no answer"):
+    with pytest.raises(UsageError, match="the cluster's journals can't be read: no answer"):
         site.executor.end(site.attempt)
     assert site.kube.list(SECRETS, SPACE)
     site.unread = Unread()
@@ -308,7 +308,7 @@ def test_end_that_names_no_run(site: Site, code: int) -> None:
     site.unread = Unread("no answer")
     site.start()
     site.pod("Failed", terminated={"exitCode": code, "message": ""})
-    with pytest.raises(UsageError, match="names no run, or is gone, and its cluster's journals can't be read") as error:
+    with pytest.raises(UsageError, match="is gone or names no run, and the cluster's journals can't be read") as error:
         site.executor.end(site.attempt)
     assert f"upgrader -C {site.folder / 'clusters/a'} resume" in error.value.message
     assert "name it in `exclude`" in error.value.message

@@ -197,7 +197,7 @@ def test_windows_that_are_too_short_are_named(fleet: Fleet) -> None:
     print_without_room(slow[:1], out)
     said = " ".join(out.getvalue().split())
     assert (
-        "no time for a run: eu-10: the cluster's windows and exclusions are too short for the 300 minutes of a run and"
+        "no time for a run: eu-10: the cluster's windows and exclusions are too short for the 300 min of a run and"
     ) in said
 
 

@@ -230,7 +230,7 @@ def print_without_room(found: Sequence[NoRoom], stream: TextIO | None = None) ->
     for each in found:
         text = (
             f"no time for a run: {first_few(each.clusters)}: the cluster's windows and exclusions are too short for "
-            f"the {ceil(each.needed_seconds / 60)} minutes of a run and its rollback (estimated from earlier runs, "
+            f"the {ceil(each.needed_seconds / 60)} min of a run and its rollback (estimated from earlier runs, "
             "or expectedRun)"
         )
         print_line(console(stream), Text(text, style="yellow"), 2)

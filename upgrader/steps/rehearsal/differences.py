@@ -62,10 +62,10 @@ def _crash(found: Difference) -> Finding:
 
 def _gone(found: Difference) -> Finding:
     if not found.count:
-        title = f"the target does not serve {found.resource}, as their definition demands"
+        title = f"the target does not serve {found.resource}, which a CustomResourceDefinition defines"
         why = (
-            "None are stored, but requests for them fail after the upgrade, such as their controller's. If the target "
-            "has an API of this group and version itself, it hides their CustomResourceDefinition."
+            "None are stored, but after the upgrade, requests for them fail, such as those of their controller. If the "
+            "target has an API of this group and version itself, it hides their CustomResourceDefinition."
         )
         remedy = "Turn off that API of the target (runtime-config), or use another group."
         return Finding("rehearsal.gone", "error", title, why, remedy)

@@ -263,7 +263,8 @@ def test_each_difference_is_a_finding(id_: str, severity: str) -> None:
 def test_what_is_not_served_and_has_no_objects_is_said_to_have_none() -> None:
     """No number of objects, and no name, is made up."""
     gone, version = findings_of(Difference(what, "webs.x.com", "v1", 0, ()) for what in ("gone", "version"))
-    assert (gone.id, gone.severity) == ("rehearsal.gone", "error") and "as their definition demands" in gone.title
+    assert (gone.id, gone.severity) == ("rehearsal.gone", "error")
+    assert gone.title.endswith("webs.x.com, which a CustomResourceDefinition defines")
     assert "None are stored" in gone.diagnosis and version.diagnosis == "no webs.x.com are stored"
 
 

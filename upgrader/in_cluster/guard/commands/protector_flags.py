@@ -102,5 +102,5 @@ def _query(text: str) -> str:
 
 def _count(text: str) -> int:
     if not text.isdecimal() or int(text) >= 2**31:
-        raise argparse.ArgumentTypeError(f"{text} is not a number of 0 or more")
+        raise argparse.ArgumentTypeError(f"{text} is not an integer from 0 to {2**31 - 1}")
     return int(text)

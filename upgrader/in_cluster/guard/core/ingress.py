@@ -209,7 +209,7 @@ def _number(parent: Mapping[str, Any], key: str, default: int | None) -> int | N
     if value is None:
         return default
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise InvalidIngress(f"{key} isn't a number of 0 or more")
+        raise InvalidIngress(f"{key} isn't a non-negative integer")
     return value
 
 

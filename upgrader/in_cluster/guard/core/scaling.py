@@ -196,7 +196,7 @@ def _forced(which: StatefulSet, otherwise: int) -> int:
     if text is None:
         return otherwise
     if not _AMOUNT.fullmatch(text):
-        raise NotScaled(f"{FORCE} of {which.name} is {text[:64]!r}, not a number of 0 or more")
+        raise NotScaled(f"{FORCE} of {which.name} is {text[:64]!r}, not a non-negative integer")
     return int(text)
 
 

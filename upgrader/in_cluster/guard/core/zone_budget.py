@@ -283,7 +283,7 @@ def _selector(spec: Mapping[str, Any]) -> Mapping[str, str] | None:
 def _whole(spec: Mapping[str, Any], key: str) -> int | None:
     value = spec.get(key)
     if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
-        raise ValueError(f"{key} isn't a number of 0 or more")
+        raise ValueError(f"{key} isn't a non-negative integer")
     return value
 
 

@@ -91,7 +91,7 @@ class DisruptionBudgets:
     def _log(self, namespace: str, reason: str) -> None:
         """Once for each reason: drains ask every few seconds."""
         if self._logged.get(namespace) != reason:
-            kept = "an eviction that one refuses keeps its place for a minute"
+            kept = "meanwhile, an eviction that a PodDisruptionBudget refuses reserves its place for a minute"
             extra = {"namespace": namespace, "reason": reason, "result": kept}
             LOG.warning("PodDisruptionBudgets can't be read", extra=extra)
         self._logged[namespace] = reason

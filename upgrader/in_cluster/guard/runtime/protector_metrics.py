@@ -79,7 +79,7 @@ class ProtectorMetrics:
         )
         self.retries = Histogram(
             "retrybatch_submit_retry_count",
-            "Retries of the write that a pod's deletion shares.",
+            "How often a write that reserves deletions was retried.",
             buckets=_COUNTS,
             registry=registry,
         )
