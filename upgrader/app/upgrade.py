@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from upgrader.app.execution import FinishedRun, NewRun, execute_run
 from upgrader.app.forecast import Forecast, forecast
 from upgrader.app.front_end import SILENT, FrontEnd
 from upgrader.app.host_changes import host_changes
@@ -35,6 +35,9 @@ from upgrader.steps.intended import left_behind
 from upgrader.steps.plan import Plan
 from upgrader.steps.plan_document import HopDocument, PlanDocument
 from upgrader.steps.step_document import HostChanges
+
+if TYPE_CHECKING:
+    from upgrader.app.execution import FinishedRun
 
 __all__ = [
     "CheckedPlan",
@@ -108,6 +111,8 @@ class ProposedUpgrade:
 
     def execute(self) -> FinishedRun:
         """Run it to its end. Raises Blocked where a check forbids it."""
+        from upgrader.app.execution import NewRun, execute_run  # a plan would wait for what it doesn't execute
+
         plan, session = self.checked.plan, self.session
         self.checked.refuse_if_blocked()
         health_before = session.read_health_before()

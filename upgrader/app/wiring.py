@@ -1,4 +1,8 @@
-"""The composition root: the only place that knows which adapter implements which port."""
+"""The composition root: the only place that knows which adapter implements which port.
+
+What only a session, or one of its commands, needs is imported where that is made: `plan --offline` opens none, and a
+plan neither recovers nor publishes anything.
+"""
 
 from __future__ import annotations
 
@@ -10,44 +14,13 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from upgrader.adapters.age import AgeFiles
-from upgrader.adapters.clock import SystemClock
-from upgrader.adapters.cluster_uid import ClusterUid
-from upgrader.adapters.helm import HelmAdapter
-from upgrader.adapters.helm_confinement import confined
-from upgrader.adapters.host_keys import SshHostKeys
-from upgrader.adapters.hosts import SshHosts
-from upgrader.adapters.http_service import HttpClient
-from upgrader.adapters.kube import KubeAdapter
-from upgrader.adapters.own_host import OwnHost
-from upgrader.adapters.own_machine import ThisMachine
-from upgrader.adapters.playbooks import AnsiblePlaybooks
-from upgrader.adapters.prometheus import PrometheusApi
-from upgrader.adapters.record_age import RecordAge
 from upgrader.adapters.skopeo import copy_image, push_archive
-from upgrader.app.observe_cluster import observe
-from upgrader.app.values_edit import with_counts
 from upgrader.built_in_files import charts_folder, playbooks_folder
-from upgrader.config.credentials_end import credentials_end
-from upgrader.config.inventory import load_cluster
-from upgrader.config.kubeconfig_context import find_context
 from upgrader.config.load import Overrides, load_settings
-from upgrader.config.missing_files import refuse_missing
 from upgrader.config.refused_chart import with_files
-from upgrader.engine.history.journal_in_secrets import ClusterReplicas
-from upgrader.engine.history.journal_mirroring import JournalMirror
-from upgrader.engine.history.journal_on_controllers import ControllerReplicas
-from upgrader.engine.history.journal_replicas import LocalJournals
-from upgrader.engine.history.run_discovery import DiscoveredRuns, find_runs
-from upgrader.engine.history.seen_healthy import HelmAsSeen
-from upgrader.engine.locks.cluster_lock import read_lease
-from upgrader.engine.locks.fence import Fence
-from upgrader.engine.locks.fenced_playbooks import FencedPlaybooks
-from upgrader.engine.state.run_state import RunState
 from upgrader.errors import ApiError, ChartRefused
-from upgrader.gates.critical_workloads import read_health_before
-from upgrader.gates.gate_memory import GateMemory
 from upgrader.model.api_lifecycle import Minor
 from upgrader.model.audit_log import AuditLog
 from upgrader.model.cluster import Cluster, Host
@@ -56,12 +29,9 @@ from upgrader.model.health_before import HealthBefore
 from upgrader.model.left_out import LeftOut
 from upgrader.model.observability import HttpEndpoint, ObservabilitySettings
 from upgrader.model.observed import Observed
-from upgrader.model.rehearsal_record import KnownRehearsal
 from upgrader.model.release import ReleaseSpec
 from upgrader.model.settings import AvailabilitySettings, Settings
 from upgrader.model.version import KubernetesVersion
-from upgrader.onhost.sending.collect import examine_all
-from upgrader.onhost.sending.etcd_answers import ask_etcd
 from upgrader.ports import (
     Age,
     Clock,
@@ -76,23 +46,26 @@ from upgrader.ports import (
     Recovery,
     Tools,
 )
-from upgrader.preflight.all_checks import CHECKS, PreflightContext, run_checks
-from upgrader.preflight.down_controllers import left_out_of
-from upgrader.recover.diagnosis.examiner import Examiner
-from upgrader.recover.pipeline import RecoverTools
-from upgrader.recover.restoring.api_recovery import ApiRecovery
-from upgrader.recover.webhook_bypass.bypassing_tools import BypassingHelm, BypassingKube
-from upgrader.recover.webhook_bypass.unreachable import UnreachableWebhooks
-from upgrader.reporting.observability.sinks import MetricSink, Pushgateway, Textfile
-from upgrader.steps.backup.take import BackupTaker
-from upgrader.steps.etcd.on_hosts import etcd_images
-from upgrader.steps.images.bundle.reading import Bundle, open_bundle
 from upgrader.steps.intended import IntendedStep, emulation_after, wanted_steps
-from upgrader.steps.pipeline_builder import PipelineBuilder, with_every_step
 from upgrader.steps.plan import Plan, planned_of
 from upgrader.steps.playbook.plan import PlannedPlaybook
-from upgrader.steps.release.kind import ReleaseKind
 from upgrader.steps.release.plan import IntendedRelease, PlannedRelease
+
+if TYPE_CHECKING:
+    from upgrader.engine.history.journal_mirroring import JournalMirror
+    from upgrader.engine.history.journal_on_controllers import ControllerReplicas
+    from upgrader.engine.history.run_discovery import DiscoveredRuns
+    from upgrader.engine.locks.fence import Fence
+    from upgrader.engine.state.run_state import RunState
+    from upgrader.gates.gate_memory import GateMemory
+    from upgrader.model.rehearsal_record import KnownRehearsal
+    from upgrader.preflight.context import PreflightContext
+    from upgrader.recover.pipeline import RecoverTools
+    from upgrader.recover.webhook_bypass.unreachable import UnreachableWebhooks
+    from upgrader.reporting.observability.sinks import MetricSink
+    from upgrader.steps.backup.take import BackupTaker
+    from upgrader.steps.images.bundle.reading import Bundle
+    from upgrader.steps.pipeline_builder import PipelineBuilder
 
 __all__ = [
     "Session",
@@ -119,6 +92,12 @@ _SERVICE_SECONDS = 5.0
 """How long a service beside the cluster may take for an answer."""
 
 
+def _no_memory() -> GateMemory:
+    from upgrader.gates.gate_memory import GateMemory
+
+    return GateMemory()
+
+
 @dataclass(frozen=True)
 class Session:
     """One cluster folder, opened: its settings, its machines and the tools to work on them."""
@@ -130,7 +109,7 @@ class Session:
     """The same API with a short deadline, for what must not delay a run."""
     fence: Fence
     """Keeps playbooks off the controllers once another process has taken the cluster's lock."""
-    memory: GateMemory = field(default_factory=GateMemory)
+    memory: GateMemory = field(default_factory=_no_memory)
     unreachable: UnreachableWebhooks | None = None
     """What its tools switch off of guard's webhooks, while a run needs what these refuse; None: nothing."""
     doing: Callable[[str], None] = lambda _: None
@@ -147,16 +126,22 @@ class Session:
     @property
     def webhooks(self) -> UnreachableWebhooks:
         """Guard's webhooks that can't be reached, for a run."""
+        from upgrader.recover.webhook_bypass.unreachable import UnreachableWebhooks
+
         return self.unreachable or UnreachableWebhooks(self.tools.kube, self.tools.clock)
 
     @property
     def builder(self) -> PipelineBuilder:
         """Builds pipelines for this cluster."""
+        from upgrader.steps.pipeline_builder import PipelineBuilder
+
         return PipelineBuilder(self.settings, self.cluster, self.tools, memory=self.memory, age=age_files())
 
     @property
     def backup_taker(self) -> BackupTaker:
         """Takes backups of this cluster."""
+        from upgrader.steps.backup.take import BackupTaker
+
         tools = self.tools
         return BackupTaker(tools.hosts, tools.kube, tools.clock, age_files(), self.cluster, self.settings.backup)
 
@@ -181,6 +166,8 @@ class Session:
 
     def without(self, left_out: Mapping[str, LeftOut]) -> Session:
         """The same as if these controllers didn't belong to the control plane. Raises UsageError."""
+        from upgrader.app.values_edit import with_counts
+
         staying = tuple(host for host in self.cluster.controllers if host.name not in left_out)
         if len(staying) == len(self.cluster.controllers):
             return self
@@ -189,6 +176,8 @@ class Session:
 
     def as_marked(self) -> Session:
         """The same without the controllers whose nodes are marked as left out. Raises ApiError or UsageError."""
+        from upgrader.preflight.down_controllers import left_out_of
+
         return self.without(left_out_of(self.tools.kube, self.cluster))
 
     def without_left_out(self, tell: Callable[[str], None], then: str = "", *, unread: str = "") -> Session:
@@ -213,6 +202,8 @@ class Session:
 
     def cluster_uid(self) -> str:
         """What tells this cluster from every other one. Raises ApiError where the API doesn't tell."""
+        from upgrader.adapters.cluster_uid import ClusterUid
+
         found = ClusterUid(self.tools.kube)()
         if not found:
             raise ApiError("the UID of the namespace kube-system can't be read", remedy="Check the API, and try again.")
@@ -224,19 +215,27 @@ class Session:
         if self.settings.images.bundle is None:
             yield None
             return
+        from upgrader.steps.images.bundle.reading import open_bundle
+
         with open_bundle(self.settings.images.bundle) as bundle:
             yield bundle
 
     def read_health_before(self) -> HealthBefore:
         """How healthy the rest of the cluster is now. Raises ApiError."""
+        from upgrader.gates.critical_workloads import read_health_before
+
         return read_health_before(self.tools.kube, self.cluster)
 
     def observe(self) -> Observed:
         """Read from the cluster what the pipeline needs to know."""
+        from upgrader.app.observe_cluster import observe
+
         self.doing("reading what is installed in the cluster…")
         found = observe(self.tools.kube, self.tools.helm, wanted_releases(self.settings))
         if self.settings.etcd is None:
             return found
+        from upgrader.steps.etcd.on_hosts import etcd_images
+
         return replace(found, etcd=etcd_images(self.tools.hosts, self.cluster.controllers))
 
     def plan(self, observed: Observed, then: KubernetesVersion | None = None) -> Plan:
@@ -249,6 +248,8 @@ class Session:
 
     def upgrade_plan(self, observed: Observed, then: KubernetesVersion | None, bundle: Bundle | None) -> Plan:
         """The same, with the steps that a run adds to those of upgrader.yaml: a backup, images, a bake."""
+        from upgrader.steps.pipeline_builder import with_every_step
+
         plan = self.plan(observed, then)
         return with_every_step(plan, self.builder.upgrade(plan, bundle=bundle))
 
@@ -259,6 +260,9 @@ class Session:
 
     def preflight(self, observed: Observed, plan: Plan, families: Collection[str] = ()) -> tuple[Finding, ...]:
         """The findings of every check, or of those of some families."""
+        from upgrader.preflight.all_checks import CHECKS, run_checks
+        from upgrader.steps.release.kind import ReleaseKind
+
         manifests = [text for step in planned_of(plan, PlannedRelease) for text in (step.before, step.after)]
         controllers = {host.name for host in self.cluster.controllers}
         workers = HealthBefore(tuple(name for name in observed.kubelets if name not in controllers))
@@ -269,6 +273,11 @@ class Session:
 
     def preflight_context(self, observed: Observed) -> PreflightContext:
         """What checks read."""
+        from upgrader.config.credentials_end import credentials_end
+        from upgrader.onhost.sending.collect import examine_all
+        from upgrader.onhost.sending.etcd_answers import ask_etcd
+        from upgrader.preflight.context import PreflightContext
+
         return PreflightContext(
             kube=self.tools.kube,
             hosts=self.tools.hosts,
@@ -306,6 +315,8 @@ class Session:
 
     def _run_at_work(self) -> str:
         """As the cluster's lock says; this process, which holds it for checks too, has begun no run by then."""
+        from upgrader.engine.locks.cluster_lock import read_lease
+
         try:
             lease = read_lease(self.brief_kube)
         except ApiError:
@@ -314,6 +325,9 @@ class Session:
 
     def mirror(self, journal: Path, run: str, note: Callable[[str], None]) -> JournalMirror:
         """Replicates a run's journal outside this machine."""
+        from upgrader.engine.history.journal_in_secrets import ClusterReplicas
+        from upgrader.engine.history.journal_mirroring import JournalMirror
+
         return JournalMirror(
             journal,
             run,
@@ -326,6 +340,10 @@ class Session:
 
     def find_runs(self) -> DiscoveredRuns:
         """All runs of this cluster that are known anywhere: here, in the cluster, on its controllers."""
+        from upgrader.engine.history.journal_in_secrets import ClusterReplicas
+        from upgrader.engine.history.journal_replicas import LocalJournals
+        from upgrader.engine.history.run_discovery import find_runs
+
         here = LocalJournals(self.settings.folder / "runs")
         return find_runs((here, ClusterReplicas(self.brief_kube), *self._controllers()))
 
@@ -343,10 +361,14 @@ class Session:
 
     def trace_service(self) -> HttpService | None:
         """The collector that traces go to; None where upgrader.yaml names none."""
+        from upgrader.adapters.http_service import HttpClient
+
         wanted = self.settings.observability.otlp
         return HttpClient(wanted, _SERVICE_SECONDS) if wanted else None
 
     def _controllers(self) -> tuple[ControllerReplicas, ...]:
+        from upgrader.engine.history.journal_on_controllers import ControllerReplicas
+
         return tuple(ControllerReplicas(self.tools.hosts, host) for host in self.cluster.controllers)
 
     def recovery(self, admitted: Callable[[], bool]) -> Recovery:
@@ -355,6 +377,10 @@ class Session:
 
     def recover_tools(self, only: Sequence[str] = (), admitted: Callable[[], bool] = lambda: False) -> RecoverTools:
         """The tools of a recovery; `only` names the controllers that it may touch, () means all."""
+        from upgrader.recover.diagnosis.examiner import Examiner
+        from upgrader.recover.pipeline import RecoverTools
+        from upgrader.recover.restoring.api_recovery import ApiRecovery
+
         tools = self.tools
         examine = Examiner(tools.hosts, tools.kube, self.cluster, only, admitted)
         return RecoverTools(
@@ -403,6 +429,9 @@ def intended_steps(
 @contextmanager
 def open_renderer() -> Iterator[Helm]:
     """Helm without any cluster, and without this user's plugins and logins: it can only render."""
+    from upgrader.adapters.helm import HelmAdapter
+    from upgrader.adapters.helm_confinement import confined
+
     with confined() as confinement:
         helm = HelmAdapter(Path(os.devnull), confinement=confinement)
         try:
@@ -413,6 +442,8 @@ def open_renderer() -> Iterator[Helm]:
 
 def age_files() -> Age:
     """What encrypts and decrypts backups."""
+    from upgrader.adapters.age import AgeFiles
+
     return AgeFiles()
 
 
@@ -420,21 +451,30 @@ def own_host() -> tuple[Commands, Host]:
     """The machine that this process runs on, as what runs commands there; not from a virtual environment, which may be
     where only this user, or this process, finds it.
     """
+    from upgrader.adapters.own_host import OwnHost
+
     return OwnHost(), Host("this machine", "127.0.0.1", python=os.path.realpath(sys.executable))
 
 
 def own_machine() -> OwnMachine:
     """The machine that this process runs on."""
+    from upgrader.adapters.own_machine import ThisMachine
+
     return ThisMachine()
 
 
 def system_clock() -> Clock:
     """The clock of this machine, for what comes before a session."""
+    from upgrader.adapters.clock import SystemClock
+
     return SystemClock()
 
 
 def metric_sinks(wanted: ObservabilitySettings) -> tuple[MetricSink, ...]:
     """Where metrics go, as a file's section `observability` says."""
+    from upgrader.adapters.http_service import HttpClient
+    from upgrader.reporting.observability.sinks import MetricSink, Pushgateway, Textfile
+
     sinks = list[MetricSink]()
     if wanted.textfile_folder:
         sinks.append(Textfile(wanted.textfile_folder, wanted.cluster))
@@ -445,17 +485,24 @@ def metric_sinks(wanted: ObservabilitySettings) -> tuple[MetricSink, ...]:
 
 def webhook_service(wanted: ObservabilitySettings) -> HttpService | None:
     """The server that messages for people go to; None where a file's section `observability` names none."""
+    from upgrader.adapters.http_service import HttpClient
+
     return HttpClient(wanted.webhook.endpoint, _SERVICE_SECONDS) if wanted.webhook else None
 
 
 def prometheus_at(endpoint: HttpEndpoint) -> Prometheus:
     """The server that metric gates query."""
+    from upgrader.adapters.http_service import HttpClient
+    from upgrader.adapters.prometheus import PrometheusApi
+
     return PrometheusApi(HttpClient(endpoint, _SERVICE_SECONDS))
 
 
 @contextmanager
 def open_kube(folder: Path, timeout_seconds: float) -> Iterator[Kube]:
     """Only the API of a cluster folder's cluster; each call has this timeout."""
+    from upgrader.config.kubeconfig_context import find_context
+
     kubeconfig, context = find_context(load_settings(folder, os.environ), os.environ)
     with open_api(kubeconfig, timeout_seconds, context) as kube:
         yield kube
@@ -464,6 +511,8 @@ def open_kube(folder: Path, timeout_seconds: float) -> Iterator[Kube]:
 @contextmanager
 def open_api(kubeconfig: Path, timeout_seconds: float, context: str = "") -> Iterator[FollowedKube]:
     """Only the API that a kubeconfig's context leads to, by default its current one; each call has this timeout."""
+    from upgrader.adapters.kube import KubeAdapter
+
     kube = KubeAdapter(kubeconfig, context, timeout_seconds=timeout_seconds)
     try:
         yield kube
@@ -474,6 +523,9 @@ def open_api(kubeconfig: Path, timeout_seconds: float, context: str = "") -> Ite
 @contextmanager
 def open_stranger(kubeconfig: Path, context: str) -> Iterator[tuple[Kube, HostKeys]]:
     """The API of a cluster that has no folder yet, and the machines that identify themselves."""
+    from upgrader.adapters.host_keys import SshHostKeys
+    from upgrader.adapters.kube import KubeAdapter
+
     kube = KubeAdapter(kubeconfig, context)
     try:
         yield kube, SshHostKeys()
@@ -483,6 +535,10 @@ def open_stranger(kubeconfig: Path, context: str) -> Iterator[tuple[Kube, HostKe
 
 def _brief_runs(settings: Settings, brief_kube: Kube) -> DiscoveredRuns:
     """The runs that are known here or in the cluster."""
+    from upgrader.engine.history.journal_in_secrets import ClusterReplicas
+    from upgrader.engine.history.journal_replicas import LocalJournals
+    from upgrader.engine.history.run_discovery import find_runs
+
     return find_runs((LocalJournals(settings.folder / "runs"), ClusterReplicas(brief_kube)))
 
 
@@ -498,6 +554,22 @@ def open_session(
 
     Raises UsageError for whatever is wrong with the folder, before any connection.
     """
+    from upgrader.adapters.clock import SystemClock
+    from upgrader.adapters.cluster_uid import ClusterUid
+    from upgrader.adapters.helm import HelmAdapter
+    from upgrader.adapters.hosts import SshHosts
+    from upgrader.adapters.kube import KubeAdapter
+    from upgrader.adapters.playbooks import AnsiblePlaybooks
+    from upgrader.adapters.record_age import RecordAge
+    from upgrader.config.inventory import load_cluster
+    from upgrader.config.kubeconfig_context import find_context
+    from upgrader.config.missing_files import refuse_missing
+    from upgrader.engine.history.seen_healthy import HelmAsSeen
+    from upgrader.engine.locks.fence import Fence
+    from upgrader.engine.locks.fenced_playbooks import FencedPlaybooks
+    from upgrader.recover.webhook_bypass.bypassing_tools import BypassingHelm, BypassingKube
+    from upgrader.recover.webhook_bypass.unreachable import UnreachableWebhooks
+
     settings = load_settings(folder, os.environ, Overrides(target=target, kubeconfig=kubeconfig))
     refuse_missing(settings, os.environ)
     kubeconfig, context = find_context(settings, os.environ)

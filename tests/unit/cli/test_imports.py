@@ -13,6 +13,15 @@ import pytest
 from testkit.example_runs import GOOD, journal_of
 
 HEAVY = ("kubernetes", "pyhelm3", "ansible_runner", "paramiko", "pydantic", "cryptography", "jinja2", "yaml", "asyncio")
+EXECUTING = ("upgrader.app.execution", "upgrader.engine.execution.runner", "upgrader.gates.availability", "hpack")
+REPORTING = ("upgrader.reporting.report", "upgrader.rendering", "jinja2")
+ASKING = (
+    "upgrader.preflight",
+    "upgrader.recover",
+    "upgrader.steps.registry",
+    "upgrader.engine.history",
+    "cryptography",
+)
 OURS = ("upgrader.app", "upgrader.adapters", "upgrader.engine", "upgrader.steps", "upgrader.lab", "upgrader.preflight")
 _PROBE = """
 import sys
@@ -67,3 +76,19 @@ def test_a_shell_waits_for_no_events(line: str, tmp_path: Path) -> None:
     seen = modules_after(_PROBE.format(arguments="[]"), **asked)
     of_the_engine = {"upgrader.model.event", "upgrader.engine.state", "upgrader.engine.journal.journal_file"}
     assert seen & {*HEAVY, *OURS, "rich", *of_the_engine} <= {"upgrader.engine"}
+
+
+def test_a_plan_needs_nothing_that_executes_it() -> None:
+    """Neither what carries out a run, probes the API meanwhile and writes its report, nor the libraries of these."""
+    seen = modules_after("import sys, upgrader.app.upgrade; sys.stderr.write(' '.join(sys.modules))")
+    assert seen & {*EXECUTING, *REPORTING} == set()
+
+
+def test_a_plan_of_a_folder_needs_nothing_that_asks_a_cluster(tmp_path: Path) -> None:
+    """No check, recovery or run, none of their steps, and no library that connects to the API or to a host."""
+    (tmp_path / "hosts.yml").write_text("controllers: {hosts: {a: {ansible_host: 127.0.0.1}}}\n")
+    (tmp_path / "beep.yml").write_text("[{hosts: all}]\n")
+    (tmp_path / "upgrader.yaml").write_text("kubernetesVersion: v1.36.3\npipeline: [{playbook: beep.yml}]\n")
+    seen = modules_after(_PROBE.format(arguments=json.dumps(["-C", str(tmp_path), "plan", "--offline"])))
+    assert "upgrader.cli.ui.offline_plan" in seen  # it has printed one
+    assert seen & {*EXECUTING, *REPORTING, *ASKING, "kubernetes", "paramiko", "ansible_runner"} == set()
