@@ -86,7 +86,7 @@ def table(now: Mapping[str, Sequence[Cost]], before: Mapping[str, Sequence[Cost]
 
 def _measures(place: Place) -> dict[str, Callable[[], Cost]]:
     """What is measured, by its name."""
-    _, modules = own_cost(place, "plan", "--offline")
+    _, imported = own_cost(place, "plan", "--offline")
     python = ("-c", "import sys; from upgrader.cli.main import main; sys.exit(main())")  # as the installed script
     return {
         CLICK: lambda: cost_of(place, ("-c", "import click"), {}),
@@ -95,7 +95,7 @@ def _measures(place: Place) -> dict[str, Callable[[], Cost]]:
         "completion of a run": lambda: cost_of(place, python, _completing("upgrader rollback --run ")),
         "completion of a step": lambda: cost_of(place, python, _completing("upgrader rollback --to ")),
         "`plan --offline`": lambda: own_cost(place, "plan", "--offline")[0],
-        "the same imports alone": lambda: imports_of(place, modules),
+        "the same imports alone": lambda: imports_of(place, imported),
         "first words": lambda: max((first_words(place, name) for name in _TALKING), key=lambda cost: cost.wall),
     }
 

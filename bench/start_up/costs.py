@@ -13,10 +13,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Cost", "Place", "cost_of", "first_words", "imports_of", "own_cost"]
+__all__ = ["Cost", "Imported", "Place", "cost_of", "first_words", "imports_of", "own_cost"]
 
 _SECONDS = 60.0
-_IMPORT = "import importlib\nfor name in {names}:\n    try: importlib.import_module(name)\n    except Exception: pass\n"
+_IMPORT = """
+import gc, importlib
+gc.set_threshold({threshold})
+for name in {names}:
+    try: importlib.import_module(name)
+    except Exception: pass
+"""
 _MAIN = """
 import sys
 sys.argv = ["upgrader", *{arguments}]
@@ -27,10 +33,10 @@ except SystemExit as ended:
     assert not ended.code, ended.code
 """
 _TELL = """
-import json, resource, sys
+import gc, json, resource, sys
 used = resource.getrusage(resource.RUSAGE_SELF)
 with open({out}, "w") as file:
-    json.dump([used.ru_utime + used.ru_stime, list(sys.modules)], file)
+    json.dump([used.ru_utime + used.ru_stime, list(sys.modules), gc.get_threshold()[0]], file)
 """
 
 
@@ -40,6 +46,15 @@ class Cost:
 
     cpu: float
     wall: float
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What a command has imported, and how."""
+
+    modules: tuple[str, ...]
+    threshold: int
+    """Of Python's garbage collector, as the command has set it: it looks through what modules are made of."""
 
 
 @dataclass(frozen=True)
@@ -70,14 +85,14 @@ def cost_of(place: Place, arguments: tuple[str, ...], settings: Mapping[str, str
     return Cost(used.ru_utime + used.ru_stime, time.monotonic() - begun)
 
 
-def own_cost(place: Place, *words: str) -> tuple[Cost, list[str]]:
-    """Of a command without its children, and all modules that it has imported."""
+def own_cost(place: Place, *words: str) -> tuple[Cost, Imported]:
+    """Of a command without its children, and all that it has imported."""
     return _told(place, _MAIN.format(arguments=json.dumps(words)))
 
 
-def imports_of(place: Place, modules: list[str]) -> Cost:
-    """Of a process that only imports these."""
-    cost, _ = _told(place, _IMPORT.format(names=modules))
+def imports_of(place: Place, imported: Imported) -> Cost:
+    """Of a process that only imports the same in the same way."""
+    cost, _ = _told(place, _IMPORT.format(names=imported.modules, threshold=imported.threshold))
     return cost
 
 
@@ -106,12 +121,12 @@ def first_words(place: Place, *words: str) -> Cost:
             os.close(ours)
 
 
-def _told(place: Place, program: str) -> tuple[Cost, list[str]]:
+def _told(place: Place, program: str) -> tuple[Cost, Imported]:
     out = place.folder / "told.json"
     begun = time.monotonic()
     command = [sys.executable, "-c", program + _TELL.format(out=repr(str(out)))]
     environment = place.environment({})
     subprocess.run(command, cwd=place.folder, env=environment, check=True, stdout=subprocess.DEVNULL, timeout=_SECONDS)
     wall = time.monotonic() - begun
-    cpu, modules = json.loads(out.read_text())
-    return Cost(cpu, wall), modules
+    cpu, modules, threshold = json.loads(out.read_text())
+    return Cost(cpu, wall), Imported(tuple(modules), threshold)

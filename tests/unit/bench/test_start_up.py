@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from bench.places import PAGES, RESULTS
 from bench.start_up.__main__ import CLICK, table
-from bench.start_up.costs import Cost, Place, first_words
+from bench.start_up.costs import Cost, Place, first_words, imports_of, own_cost
 from bench.start_up.folder import filled
 from bench.start_up.page import page
 from testkit.command import REPOSITORY
@@ -58,6 +60,17 @@ def test_page_has_both_versions() -> None:
 def test_first_words_are_seen(tmp_path: Path) -> None:
     """A command that would go on is ended as soon as something is on its terminal."""
     assert first_words(Place(REPOSITORY, filled(tmp_path)), "check").wall > 0
+
+
+def test_imports_alone_are_made_as_the_command_makes_them(tmp_path: Path) -> None:
+    """With the garbage collector as it sets it; otherwise they would seem to take longer than in the command."""
+    (tmp_path / "looks.py").write_text(
+        "import gc, pathlib\npathlib.Path('seen').write_text(str(gc.get_threshold()[0]))\n"
+    )
+    place = Place(REPOSITORY, tmp_path)
+    _, imported = own_cost(place, "--version")
+    imports_of(place, replace(imported, modules=("looks",)))
+    assert (tmp_path / "seen").read_text() == str(imported.threshold) != str(gc.get_threshold()[0])
 
 
 def test_recorded_page() -> None:
