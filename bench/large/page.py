@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["page"]
+__all__ = ["a_second", "page"]
 
 _CHECK = """\
 ## `check`
@@ -34,8 +34,8 @@ kube-proxy, which the upgrade replaces ({date}, {cores} cores for everything; `m
 - *Its own* are the requests of `upgrader` without Helm's, by part. Requests of no other part count as those of *gates*.
   The step `images` starts a pod on each node. *Leases* are heartbeats and elections.
 - kube-controller-manager may send 200 requests a second (`kube-api-qps`). With the usual 20, kube-proxy takes 100 s.
-- Limits: the run may take {limit} × as long as without these nodes (measured: {ratio} ×), and the gates may send at
-  most {share:.0%} of all requests (measured: {measured_share:.1%}).
+- Limits: the run may take {limit} × as long as without these nodes (measured: {ratio} ×), and the gates may send
+  {a_second:g} requests a second on average, however many nodes there are (measured: {measured:.1f}).
 {beside}{remarks}"""
 
 _BESIDE = """\
@@ -83,7 +83,7 @@ def page(figures: Mapping[str, Any]) -> str:
             "requests",
             "Leases",
             "its own",
-            "gates' share",
+            "gates, requests a second",
             "most asked by gates",
             "load average",
         ]
@@ -94,7 +94,7 @@ def page(figures: Mapping[str, Any]) -> str:
             rows.append(["the same rollouts by kubectl alone", f"{sum(alone.values()):.1f}", _steps(alone), *blank])
             beside = _BESIDE.format(**run)
         remarks = "".join(f"- {remark}\n" for remark in run.get("remarks", ()))
-        shown = {"table": _table(columns, rows), "measured_share": run["rows"][-1]["share"]}
+        shown = {"table": _table(columns, rows), "measured": max(map(a_second, run["rows"]))}
         parts.append(_RUN.format(**{**run, **shown, "beside": beside, "remarks": remarks}))
     if memory := figures.get("memory"):
         names = list(memory["rows"][0]["peaks"])
@@ -105,6 +105,11 @@ def page(figures: Mapping[str, Any]) -> str:
     if workers := figures.get("workers"):
         parts.append(_WORKERS.format(**workers, task_ms=1000 * workers["task_seconds"]))
     return "\n\n".join(part.rstrip() for part in parts) + "\n"
+
+
+def a_second(row: Mapping[str, Any]) -> float:
+    """How many requests gates sent in a second of a run, on average."""
+    return float(row["parts"].get("gates", 0)) / float(row["seconds"])
 
 
 def _check_row(row: Mapping[str, Any]) -> list[str]:
@@ -125,7 +130,7 @@ def _run_row(row: Mapping[str, Any]) -> list[str]:
         _steps(row["steps"]),
         *(f"{row[kind]:,}" for kind in ("requests", "leases")),
         ", ".join(f"{number:,} {part}" for part, number in row["parts"].items()),
-        f"{row['share']:.1%}",
+        f"{a_second(row):.1f}",
         ", ".join(f"{count} × {what}" for what, count in row["most"].items()),
         f"{row['load']:.0f}",
     ]

@@ -28,7 +28,7 @@ from upgrader.ports import Kind
 
 _ROW: dict[str, Any] = {
     "what": "with 1,000 nodes", "seconds": 120.04, "steps": {"images": 20.2, "kubernetes": None},
-    "requests": 20_000, "leases": 12_000, "parts": {"prober": 800, "gates": 190}, "share": 0.0095,
+    "requests": 20_000, "leases": 12_000, "parts": {"prober": 800, "gates": 190},
     "most": {"get nodes": 40}, "load": 2.6,
 }  # fmt: skip
 NODE: dict[str, Any] = {
@@ -173,23 +173,26 @@ def test_page_shows_what_a_check_cost() -> None:
 
 
 def test_page_shows_what_a_run_cost() -> None:
-    """Both rows have their time by steps and the gates' share; the other parts' requests are shown beside it."""
+    """Each row has its time by steps, and how often gates ask; the other parts' requests are shown beside it."""
     run = {
-        "date": "2026-01-02", "cores": 2, "target": "v1.37.1", "share": 0.01, "limit": 1.3, "ratio": 1.25,
+        "date": "2026-01-02", "cores": 2, "target": "v1.37.1", "a_second": 3.0, "limit": 1.3, "ratio": 1.25,
         "rows": [_ROW],
     }  # fmt: skip
     text = page({"run": run})
     found = row(text, "with 1,000 nodes")
-    assert (found["s"], found["steps, s"], found["gates' share"]) == ("120.0", "images 20", "0.9%")
+    assert (found["s"], found["steps, s"], found["gates, requests a second"]) == ("120.0", "images 20", "1.6")
     assert (found["its own"], found["most asked by gates"]) == ("800 prober, 190 gates", "40 × get nodes")
-    assert "measured: 1.25 ×" in text and "1% of all requests (measured: 0.9%)" in text.replace("\n  ", " ")
+    assert (
+        "measured: 1.25 ×" in text
+        and "3 requests a second on average, however many nodes there are (measured: 1.6)" in text
+    )
     assert "by kubectl" not in text
 
 
 def test_page_shows_what_kubernetes_itself_takes() -> None:
     """The same rollouts without `upgrader` are a row of their own, and the ratio without them is stated."""
     run = {
-        "date": "2026-01-02", "cores": 2, "target": "v1.37.1", "share": 0.01, "limit": 1.3, "ratio": 2.0,
+        "date": "2026-01-02", "cores": 2, "target": "v1.37.1", "a_second": 3.0, "limit": 1.3, "ratio": 2.0,
         "rows": [_ROW], "by_kubectl": {"images": 20.25, "kubernetes": 60.5}, "ratio_beside": 1.19,
     }  # fmt: skip
     text = page({"run": run})
