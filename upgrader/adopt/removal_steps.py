@@ -183,8 +183,8 @@ class ForgetOneStep(OneWay):
         what = f"the checkpoints on {self.host.name} to stay removed"
         if wait_until(self.clock, missing, seconds=_GONE_SECONDS, interval_seconds=2.0, what=what, note=note):
             raise StepFailed(
-                f"{self.host.name}: checkpoints were recreated for {_GONE_SECONDS:.0f} s: a pod-checkpointer runs "
-                "there",
+                f"{self.host.name}: a pod-checkpointer still runs there: it has recreated the removed checkpoints for "
+                f"{_GONE_SECONDS:.0f} s",
                 remedy=f"On {self.host.name}, find it with `crictl pods --name pod-checkpointer` and stop it; then run "
                 "the upgrader command again.",
             )

@@ -84,7 +84,7 @@ _RECOVERED: Mapping[str, tuple[str, str]] = {
     ),
     "etcd.down": (
         "…: etcd does not run, or does not answer",
-        "`upgrader recover` starts a stopped service (Kubespray's etcd is one); for a static pod, see the finding",
+        "`upgrader recover` starts etcd if it is a systemd service (Kubespray); for a static pod, see the finding",
     ),
     "etcd.lost": ("…: etcd has lost its data", "the steps that the finding prints; `upgrader` never changes that data"),
     "etcd.member-lost": ("…: one member of etcd has lost its data", "remove the member, then add it again"),

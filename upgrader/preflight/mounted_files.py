@@ -126,7 +126,7 @@ def _replaced(host: Host, pod: str, files: Sequence[_MountedFile]) -> Finding:
     return Finding(
         "mounted-files.replaced",
         "warning",
-        f"{host.name}: {pod} still uses the previous {first_few([each.path for each in files])}",
+        f"{host.name}: {pod} still uses the previous version of {first_few([each.path for each in files])}",
         "The file was replaced (by mv, an editor, or a tool that renames), but a container keeps the file that "
         "existed when it started. The new file, and each later change to it, takes effect only when the container "
         "restarts (after a power cut, for example).",

@@ -180,7 +180,7 @@ def test_checkpoints_are_removed_until_none_comes_back() -> None:
     ForgetOneStep(hosts, FakeClock(), TWO).apply(quiet)
     assert removed == [TWO.name, TWO.name]
     hosts.commands["sh"] = CommandResult(0, "/etc/kubernetes/checkpointer", "")
-    with pytest.raises(StepFailed, match="checkpoints were recreated for 120 s"):
+    with pytest.raises(StepFailed, match="it has recreated the removed checkpoints for 120 s"):
         ForgetOneStep(hosts, FakeClock(), TWO).apply(quiet)
 
 

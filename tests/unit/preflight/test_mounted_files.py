@@ -82,7 +82,7 @@ def test_a_file_that_was_replaced(world: World, machine: Machine) -> None:
     machine.replace(machine.mount(CERTIFICATE, CERTIFICATE))
     found = world.find(check_mounted_files)["mounted-files.replaced"]
     assert found.severity == "warning"
-    assert found.title.endswith(f"kube-apiserver-x still uses the previous {CERTIFICATE}")
+    assert found.title.endswith(f"kube-apiserver-x still uses the previous version of {CERTIFICATE}")
     assert "rollout restart deployment kube-apiserver" in found.remedy
 
 

@@ -229,9 +229,9 @@ def print_without_room(found: Sequence[NoRoom], stream: TextIO | None = None) ->
     """Print which clusters' windows are too short, and for how long a run."""
     for each in found:
         text = (
-            f"no time for a run: {first_few(each.clusters)}: the cluster's windows and exclusions are too short for "
-            f"the {ceil(each.needed_seconds / 60)} min of a run and its rollback (estimated from earlier runs, "
-            "or expectedRun)"
+            f"no time for a run: {first_few(each.clusters)}: a run and its rollback need "
+            f"{ceil(each.needed_seconds / 60)} min (from earlier runs, or expectedRun), and no window outside the "
+            "exclusions is that long"
         )
         print_line(console(stream), Text(text, style="yellow"), 2)
 

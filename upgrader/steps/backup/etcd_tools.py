@@ -196,7 +196,7 @@ class EtcdTools:
 
 def _remedy(host: Host, failed: str) -> str:
     if "etcdutl" in failed and ("not found" in failed or "no such file" in failed):
-        return f"etcd's image on {host.name} has no etcdutl: use one of etcd 3.5 or later, as kubeadm does."
+        return f"etcd's image on {host.name} has no etcdutl: use an image of etcd 3.5 or later, as kubeadm does."
     return f"On {host.name}: journalctl -u kubelet, crictl ps -a; then run the command again."
 
 

@@ -67,7 +67,7 @@ def _families(report: Report | None, counters: Counters, now: float) -> Iterator
         "Pods with the annotation that are ignored, because they are not allowed to have a checkpoint.",
         {(): report.ignored},
     )
-    yield _gauge("down_copies", "Standby pods that should run and do not stay up.", {(): len(report.down)})
+    yield _gauge("down_copies", "Standby pods that should be running, but keep failing.", {(): len(report.down)})
     for name, (field, text) in _OF_WORKLOADS.items():
         rows: dict[tuple[str, ...], float] = {
             (w.namespace, w.name): getattr(r, field) for w, r in sorted(report.workloads.items())

@@ -145,7 +145,8 @@ class Leadership:
                     released = {**found["spec"], "holderIdentity": ""}
                     await self._api.replace(_LEASES, {**found, "spec": released}, self._namespace)
         except (ApiAway, ApiRefused, TimeoutError) as error:
-            LOG.info("the Lease can't be released, and expires", extra={"reason": str(error) or "no answer in time"})
+            reason = str(error) or "no answer in time"
+            LOG.info("the Lease can't be released; it expires by itself", extra={"reason": reason})
 
 
 def _seen(found: Object) -> tuple[str, str]:
