@@ -80,9 +80,9 @@ def _judged(command: PlannedCommand, gates: Mapping[str, str]) -> Iterator[Findi
             "feature-gates.unsure",
             "warning",
             f"{command} might not know feature gate {first_few(list(unsure))}",
-            f"{listed(unsure)}\n{command.place} This version of upgrader knows the feature gates of {read}, which don't "
-            f"include {them(unsure)}; a later patch might have added {them(unsure)}. A component exits if it doesn't "
-            "know one of its feature gates.",
+            f"{listed(unsure)}\n{command.place} This version of upgrader knows the feature gates of {read}, which "
+            f"don't include {them(unsure)}; a later patch might have added {them(unsure)}. A component exits if it "
+            "doesn't know one of its feature gates.",
             f"Look for {them(unsure)} in the changelog of {command.version}.",
         )
     if locked:
