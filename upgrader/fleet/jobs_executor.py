@@ -237,10 +237,10 @@ class JobsExecutor:
             unread = found.since(end.run if end else "")
             if unread and (end is None or not end.run):
                 raise UsageError(
-                    "the run's result is unknown: its pod is gone or didn't report which run it made, and the "
-                    f"cluster's journals can't be read: {unread}. Each `upgrader fleet run` reads them again. "
-                    f"If an upgrade has stopped the API: upgrader -C {typed(folder)} {self.fleet.goal.to_end}. If "
-                    "the cluster is permanently gone, name it in `exclude`: upgrader fleet run --new"
+                    "it is unknown whether the run succeeded: its pod is gone or didn't report its run, and the "
+                    f"cluster's journals can't be read: {unread}. Each `upgrader fleet run` reads them again. If an "
+                    f"upgrade has stopped the API: upgrader -C {typed(folder)} {self.fleet.goal.to_end}. If the "
+                    "cluster is permanently gone, name it in `exclude`: upgrader fleet run --new"
                 )
             self._remove_secrets(mine.namespace, mine.cluster)
         for known in (self._looks, self._signs, self._sent):

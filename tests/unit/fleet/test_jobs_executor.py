@@ -309,7 +309,7 @@ def test_end_that_names_no_run(site: Site, code: int) -> None:
     site.start()
     site.pod("Failed", terminated={"exitCode": code, "message": ""})
     with pytest.raises(
-        UsageError, match="is gone or didn't report which run it made, and the cluster's journals can't be read"
+        UsageError, match="is gone or didn't report its run, and the cluster's journals can't be read"
     ) as error:
         site.executor.end(site.attempt)
     assert f"upgrader -C {site.folder / 'clusters/a'} resume" in error.value.message
