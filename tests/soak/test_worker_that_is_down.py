@@ -43,19 +43,22 @@ def test_worker_that_is_down_before_blocks_nothing(cluster: LabCluster) -> None:
     nothing of it. Once it is back, it has the pods that all others have.
     """
     _take_down(cluster)
-    planned = passed(cluster.upgrader("plan", "--to", TARGET))
-    says(planned, f"worker {DOWN} is down", "the run leaves it out", "DaemonSet kube-system/kube-proxy")
-    ended = passed(cluster.run())
-    says(ended, f"{DOWN} is down: this step, not Helm, waits for the other pods")
-    (warned,) = [item for item in cluster.report()["warnings"] if item["id"] == "workers.down"]
-    assert DOWN in warned["found"]
-    assert cluster.versions() == dict.fromkeys(COMPONENTS, TARGET)
-    assert _proxies(cluster) == dict.fromkeys(UP, TARGET)
-    passed(cluster.upgrader("certs", "show"))
-    passed(cluster.upgrader("certs", "renew", "--within", "1s", "--yes"))
-    says(passed(cluster.upgrader("rollback", "--yes")), f"{DOWN} is down: Helm doesn't wait for kubernetes")
-    assert _proxies(cluster) == dict.fromkeys(UP, OLD)
-    _bring_back(cluster)
+    try:
+        planned = passed(cluster.upgrader("plan", "--to", TARGET))
+        says(planned, f"worker {DOWN} is down", "the run leaves it out", "DaemonSet kube-system/kube-proxy")
+        ended = passed(cluster.run())
+        says(ended, f"{DOWN} is down: this step, not Helm, waits for the other pods")
+        (warned,) = [item for item in cluster.report()["warnings"] if item["id"] == "workers.down"]
+        assert DOWN in warned["found"]
+        assert cluster.versions() == dict.fromkeys(COMPONENTS, TARGET)
+        assert _proxies(cluster) == dict.fromkeys(UP, TARGET)
+        passed(cluster.upgrader("certs", "show"))
+        passed(cluster.upgrader("certs", "renew", "--within", "1s", "--yes"))
+        undone = passed(cluster.upgrader("rollback", "--yes"))
+        says(undone, f"{DOWN} is down: this step, not Helm, waits for the other pods of release kubernetes")
+        assert _proxies(cluster) == dict.fromkeys(UP, OLD)
+    finally:
+        _bring_back(cluster)
 
 
 def test_worker_that_loses_power_in_the_run_counts(cluster: LabCluster) -> None:
