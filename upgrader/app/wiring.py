@@ -340,16 +340,11 @@ class Session:
 
     def find_runs(self) -> DiscoveredRuns:
         """All runs of this cluster that are known anywhere: here, in the cluster, on its controllers."""
-        from upgrader.engine.history.journal_in_secrets import ClusterReplicas
-        from upgrader.engine.history.journal_replicas import LocalJournals
-        from upgrader.engine.history.run_discovery import find_runs
-
-        here = LocalJournals(self.settings.folder / "runs")
-        return find_runs((here, ClusterReplicas(self.brief_kube), *self._controllers()))
+        return _runs_at(self.settings, self.brief_kube, *self._controllers())
 
     def find_brief_runs(self) -> DiscoveredRuns:
         """Those that are known here or in the cluster, for what is only told: no machine is logged in to."""
-        return _brief_runs(self.settings, self.brief_kube)
+        return _runs_at(self.settings, self.brief_kube)
 
     def metric_sinks(self) -> tuple[MetricSink, ...]:
         """Where the metrics of runs go, as upgrader.yaml says."""
@@ -533,17 +528,17 @@ def open_stranger(kubeconfig: Path, context: str) -> Iterator[tuple[Kube, HostKe
         kube.close()
 
 
-def _brief_runs(settings: Settings, brief_kube: Kube) -> DiscoveredRuns:
-    """The runs that are known here or in the cluster."""
+def _runs_at(settings: Settings, brief_kube: Kube, *controllers: ControllerReplicas) -> DiscoveredRuns:
+    """The runs that are known here, in the cluster, or on these of its controllers."""
     from upgrader.engine.history.journal_in_secrets import ClusterReplicas
     from upgrader.engine.history.journal_replicas import LocalJournals
     from upgrader.engine.history.run_discovery import find_runs
 
-    return find_runs((LocalJournals(settings.folder / "runs"), ClusterReplicas(brief_kube)))
+    return find_runs((LocalJournals(settings.folder / "runs"), ClusterReplicas(brief_kube), *controllers))
 
 
 def _known_runs(settings: Settings, brief_kube: Kube) -> tuple[RunState, ...]:
-    return tuple(run.state for run in _brief_runs(settings, brief_kube).runs)
+    return tuple(run.state for run in _runs_at(settings, brief_kube).runs)
 
 
 @contextmanager
