@@ -56,7 +56,7 @@ def _start(found: Difference) -> Finding:
 
 def _crash(found: Difference) -> Finding:
     title = "the target's kube-apiserver ends while it serves this cluster's data"
-    remedy = "Nothing was compared. Look for this error in Kubernetes' issues, or choose another patch of the target."
+    remedy = "Look for this error in Kubernetes' issues, or choose another patch of the target; then rehearse again."
     return Finding("rehearsal.crash", "error", title, found.reason, remedy)
 
 
