@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from testkit.command import REPOSITORY
 from tests.unit.engine.conftest import Bench, ScriptedGate, ScriptedStep, run
 from upgrader.engine.execution.stop_request import StopRequest, stop_on_signals
 from upgrader.errors import StepFailed
@@ -27,6 +31,30 @@ def test_first_signal_asks_and_the_second_stops(number: signal.Signals) -> None:
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), number)
     assert signal.getsignal(number) == before
+
+
+_STOPPED_IN_AN_IMPORT = """
+import os, signal, sys
+from upgrader.engine.execution.stop_request import StopRequest, stop_on_signals
+
+with stop_on_signals(StopRequest(), print):
+    os.kill(os.getpid(), signal.SIGTERM)
+    try:
+        exec("os.kill(os.getpid(), signal.SIGTERM)")  # as a dataclass is made
+    except KeyboardInterrupt:
+        sys.exit(130)
+"""
+
+
+def test_run_that_is_stopped_at_once_in_an_import_ends_with_its_exit_code(tmp_path: Path) -> None:
+    """A command loads what it needs when it needs it, and a run may be stopped there: as `python -m upgrader`, too, it
+    ends with 130, and not by a signal that was never sent to it.
+    """
+    (tmp_path / "stopped.py").write_text(_STOPPED_IN_AN_IMPORT)
+    path = {**os.environ, "PYTHONPATH": f"{tmp_path}:{REPOSITORY}"}
+    module = [sys.executable, "-m", "stopped"]
+    ended = subprocess.run(module, env=path, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (130, "")
 
 
 @pytest.mark.parametrize("first", [signal.SIGINT, signal.SIGHUP])

@@ -36,6 +36,12 @@ class StopRequest:
             )
 
 
+class _StoppedAtOnce(KeyboardInterrupt):
+    """Not KeyboardInterrupt itself: once that has left an `exec`, as of a dataclass that is being imported, Python ends
+    the process by SIGINT, and not with its exit code, although it was caught.
+    """
+
+
 @contextmanager
 def stop_on_signals(request: StopRequest, notify: Callable[[str], None]) -> Iterator[None]:
     """Turn the first SIGINT, SIGTERM or SIGHUP into a request, a further SIGINT or SIGTERM into KeyboardInterrupt.
@@ -52,7 +58,7 @@ def stop_on_signals(request: StopRequest, notify: Callable[[str], None]) -> Iter
         if request.requested:
             if number == signal.SIGHUP:
                 return
-            raise KeyboardInterrupt
+            raise _StoppedAtOnce
         request.requested = True
         with suppress(RuntimeError):  # raised when the signal interrupts a write to the same stream
             notify("Stopping after the current step (interrupt again to stop now)")
