@@ -427,13 +427,14 @@ class Recovery(Protocol):
         """
         ...
 
-    def replace_newer(self, since: datetime, why: str, note: Callable[[str], None]) -> bool:
+    def replace_newer(self, since: datetime, why: str, note: Callable[[str], None], *, compared: bool = False) -> bool:
         """Do the same, and replace kube-apiserver's own pods that were created since then, whatever they answer; by
         this machine's clock.
 
         A standby pod of an earlier generation takes the place of each. For a rollback that doesn't get through them;
         `why` is told as what is wrong with them. Those that a rollback has made already stay. Whether there was any to
-        be replaced.
+        be replaced. `compared`: only if the standby pod accepts what they refuse; else it is removed again, and
+        RollbackFailed raised.
         """
         ...
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from testkit.fakes.kube import FakeKube
-from upgrader.errors import UpgraderError
+from upgrader.errors import RollbackFailed, UpgraderError
 
 __all__ = ["FakeRecovery"]
 
@@ -22,7 +22,8 @@ class FakeRecovery:
         """The moments since which pods were replaced."""
         self.newer = True
         """Whether there are such pods."""
-
+        self.refused_too = True
+        """Whether a standby pod refuses what they refuse."""
         self.credentials = False
         """Whether the kubeconfig's credentials alone are to blame for a refusal."""
 
@@ -34,10 +35,12 @@ class FakeRecovery:
         note("examining the controllers")
         if self.error is not None:
             raise self.error
-        self._kube.unavailable = False
+        self._kube.unavailable, self._kube.refuses_all = False, None
         self._kube.raw_answers["/readyz"] = "ok"
 
-    def replace_newer(self, since: datetime, why: str, note: Callable[[str], None]) -> bool:
+    def replace_newer(self, since: datetime, why: str, note: Callable[[str], None], *, compared: bool = False) -> bool:
+        if compared and self.refused_too:
+            raise RollbackFailed("a standby pod of another generation rejects the same requests")
         self.bring_api_back(note)
         self.replaced.append(since)
         return self.newer

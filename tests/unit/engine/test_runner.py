@@ -23,6 +23,7 @@ from upgrader.errors import (
     StepFailed,
     UpgraderError,
 )
+from upgrader.gates.kubernetes_kinds import SECRETS
 from upgrader.model.event import (
     Note,
     RecoveryEnded,
@@ -753,6 +754,67 @@ def test_credentials_that_end_during_a_rollback_leave_it_to_be_resumed(bench: Be
     stopped_for_credentials(bench, run(bench.runner(), step))
     assert bench.diary == ["apply a", "undo a to 1"]
     assert not any(isinstance(event, UndoEnded) for event in bench.recorder.events)
+
+
+def accepted_again(bench: Bench) -> None:
+    """From now on, an earlier generation of kube-apiserver would accept the same credentials."""
+    labels = {"owner": "helm", "name": RECOVERED_RELEASE}
+    bench.kube.put(SECRETS, {"metadata": {"name": "sh.helm.release.v1.x.v1", "labels": labels}}, "kube-system")
+    end_credentials(bench)
+    bench.recovery.refused_too = False
+
+
+@pytest.mark.parametrize("why", [StepFailed("no answer in time"), HelmError("Unauthorized")])
+def test_logins_that_the_step_broke_are_rolled_back(bench: Bench, why: UpgraderError) -> None:
+    """A wrong --oidc-client-id: the API works for the cluster, and refuses the run. The instances of before the step
+    accept it, so that the step is to blame: they take the place of its own, and it is rolled back through them.
+    """
+    step = bench.step(RECOVERED_RELEASE, apply_error=why, on_apply=lambda: accepted_again(bench))
+    result = run(bench.runner(), bench.step("a"), step)
+    assert result == RunResult("rolled-back", why.message)
+    assert bench.diary == ["apply a", f"apply {RECOVERED_RELEASE}", f"undo {RECOVERED_RELEASE} to 1", "undo a to 1"]
+    (started,) = (event for event in bench.recorder.events if isinstance(event, RecoveryStarted))
+    assert REFUSED in started.reason and "accepts the cluster's own" in started.reason
+
+
+def test_logins_that_are_broken_again_during_the_rollback_are_brought_back_again(bench: Bench) -> None:
+    """Until the rollback is written, kube-apiserver's Deployment brings another instance that refuses the run."""
+    undo_errors = iter([HelmError("Unauthorized"), None])
+
+    def undo() -> None:
+        if (error := next(undo_errors)) is not None:
+            accepted_again(bench)
+            raise error
+
+    broken_by = StepFailed("no answer in time")
+    step = bench.step(RECOVERED_RELEASE, apply_error=broken_by, on_apply=lambda: accepted_again(bench), on_undo=undo)
+    assert run(bench.runner(), step) == RunResult("rolled-back", "no answer in time")
+    assert len(bench.recovery.replaced) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "refused_too", "newer", "patience_seconds"),
+    [
+        (RECOVERED_RELEASE, True, True, 60.0),
+        (RECOVERED_RELEASE, False, False, 60.0),
+        (RECOVERED_RELEASE, False, True, inf),
+        ("kube-scheduler", False, True, 60.0),
+    ],
+    ids=["refused before, too", "the step has brought no pod", "nothing may be recovered", "another step"],
+)
+def test_credentials_are_to_blame_where_an_earlier_kube_apiserver_does_not_prove_the_contrary(
+    bench: Bench, name: str, *, refused_too: bool, newer: bool, patience_seconds: float
+) -> None:
+    """What can't be compared is no evidence against the step: nothing is rolled back, and the run can be resumed."""
+
+    def end() -> None:
+        end_credentials(bench)
+        bench.recovery.refused_too, bench.recovery.newer = refused_too, newer
+
+    step = bench.step(name, apply_error=StepFailed("no answer in time"), on_apply=end)
+    result = run(bench.runner(patience_seconds=patience_seconds), step)
+    assert result.outcome == "interrupted" and REFUSED in result.reason
+    assert bench.diary == [f"apply {name}"]
 
 
 def test_an_api_that_refuses_the_cluster_too_is_recovered(bench: Bench) -> None:

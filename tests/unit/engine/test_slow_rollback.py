@@ -260,8 +260,8 @@ class Replaces(FakeRecovery):
         if not self.world.answers:
             self.world.slow = False
 
-    def replace_newer(self, since: object, why: str, note: Callable[[str], None]) -> bool:
-        found = super().replace_newer(since, why, note)  # type: ignore[arg-type]
+    def replace_newer(self, since: datetime, why: str, note: Callable[[str], None], *, compared: bool = False) -> bool:
+        found = super().replace_newer(since, why, note, compared=compared)
         if self.world.slow and self.world.replacing_helps:
             self.world.slow, self.world.fast_since = False, self.world.clock.monotonic()
         return found
@@ -556,10 +556,10 @@ def test_no_replacement_follows_one_that_fails(failing: int) -> None:
     world = World(answers_after=1.5, replacing_helps=False)
     replace_newer = world.recovery.replace_newer
 
-    def fails(*arguments: Any) -> bool:
+    def fails(*arguments: Any, compared: bool) -> bool:
         if len(world.replaced) == failing:
             world.recovery.error = RollbackFailed("controller-1 can't be examined", remedy="ssh controller-1")
-        return replace_newer(*arguments)
+        return replace_newer(*arguments, compared=compared)
 
     world.recovery.replace_newer = fails  # type: ignore[assignment, method-assign]
     result = world.run()

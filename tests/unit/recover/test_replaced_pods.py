@@ -12,7 +12,7 @@ from testkit.fakes.clock import FakeClock
 from testkit.fakes.hosts import FakeHosts
 from testkit.fakes.kube import FakeKube
 from tests.unit.recover.controllers import ACTIVE_PATH, NOW, controller, generation
-from upgrader.errors import RollbackFailed
+from upgrader.errors import CredentialsRefused, RollbackFailed
 from upgrader.gates.kubernetes_kinds import PODS
 from upgrader.model.cluster import Host
 from upgrader.onhost.sending.host_facts import Clock, Container, Endpoint, Generation
@@ -57,7 +57,8 @@ class Slow:
             self.kube.put(PODS, {"metadata": {"name": item.pod}}, "kube-system")
         for number in (3, 4):
             self.hosts.files["controller-1", generation(number).manifest] = b"%d" % number
-        self.hosts.commands = {"mkdir": CommandResult(0, "", ""), "python3": self._stop}
+        done = CommandResult(0, "", "")
+        self.hosts.commands = {"mkdir": done, "sh": done, "python3": self._stop}
 
     def examine(self) -> Diagnosis:
         """What an examination would find now, for which it also asks the API."""
@@ -85,12 +86,12 @@ class Slow:
         """What the ReplicaSet has made meanwhile."""
         return [pod("newest", NOW)] if any("stop " in note for note in self.notes) else []
 
-    def replace_newer(self) -> bool:
+    def replace_newer(self, *, compared: bool = False) -> bool:
         """Replace what was created since the step began."""
         recovery = ApiRecovery(
             self.examine, machines=self.machines, hosts=self.hosts, kube=self.kube, clock=FakeClock()
         )
-        return recovery.replace_newer(datetime.fromtimestamp(BEGAN, UTC), WHY, self.notes.append)
+        return recovery.replace_newer(datetime.fromtimestamp(BEGAN, UTC), WHY, self.notes.append, compared=compared)
 
     def _stop(self, _host: Host, command: Sequence[str], _stdin: bytes) -> CommandResult:
         self.running = [item for item in self.running if item.uid not in command]
@@ -134,6 +135,23 @@ def test_instance_that_is_too_slow_to_answer_is_replaced_as_well() -> None:
     slow.answering = 1
     slow.replace_newer()
     assert slow.done == REPLACED
+
+
+@pytest.mark.parametrize("accepts", [True, False])
+def test_newer_pod_is_replaced_only_by_one_that_accepts_more(*, accepts: bool) -> None:
+    """The step's instance refuses the run's credentials. Where the standby pod refuses them as well, they are to blame:
+    the standby pod is removed, and the step's instance was never stopped.
+    """
+    slow = Slow(pod("new", NOW - 50))
+    if accepts:
+        assert slow.replace_newer(compared=True) is True
+        assert slow.done == REPLACED
+        return
+    slow.kube.refuses_all = CredentialsRefused("HTTP 401 Unauthorized")
+    with pytest.raises(RollbackFailed, match="rejects the same requests"):
+        slow.replace_newer(compared=True)
+    assert [item.uid for item in slow.running] == ["new"]
+    assert slow.done[-1] == "deactivating the standby pod: it rejects the same requests"
 
 
 def test_pod_from_before_the_step_stays() -> None:

@@ -35,6 +35,8 @@ _RENEW = (
     "logins of this kind (--oidc-issuer-url, --authentication-config, a webhook): resume with admin.conf."
 )
 
+_NEW_REFUSE = "kube-apiserver refuses the run's credentials, while it accepts the cluster's own"
+
 
 class ApiLifeline:
     """Watches over the API server, and recovers it.
@@ -76,12 +78,12 @@ class ApiLifeline:
         """Whether it may change anything on the controllers."""
         return isfinite(self._patience_seconds)
 
-    def secure(self, *, overdue: bool, release: str = "") -> None:
+    def secure(self, *, overdue: bool, release: str = "", since: datetime | None = None) -> None:
         """Return once the API is ready, and accepts what a rollback needs.
 
         `overdue` means that the run has waited long enough already. `release` names a Helm release in kube-system that
-        is known to be installed. Raises RollbackFailed when the API doesn't become ready, or can't be recovered, and
-        Interrupted where only the credentials are at fault.
+        is known to be installed; `since`: as in `check_credentials`. Raises RollbackFailed when the API doesn't become
+        ready, or can't be recovered, and Interrupted where only the credentials are at fault.
         """
         refused = self._refused(release)
         if refused is None:
@@ -89,17 +91,20 @@ class ApiLifeline:
             refused = self._refused(release)
         if refused is None:
             return
-        if refused.credentials:
-            self.check_credentials()
+        if refused.credentials and self.check_credentials(since):
+            return
         problem = f"the API server answers, but rejects requests that a rollback needs: {refused.text}"
         if not self.recovers:
             raise RollbackFailed(problem, remedy=_REMEDY)
         self._recover(problem, self._bring_back)
 
-    def check_credentials(self) -> None:
+    def check_credentials(self, since: datetime | None = None) -> bool:
         """Raise Interrupted where the API server works, and refuses the kubeconfig's credentials time after time.
 
         No rollback would be accepted, and there is nothing to recover: the run is continued with other credentials.
+        But where a step has replaced kube-apiserver's own pods, which is known of those that were created `since`, the
+        step may have broken this kind of login. An earlier generation that accepts the same credentials proves it, and
+        takes their place. Whether it did.
         """
         for attempt in range(REFUSALS):
             if attempt:
@@ -107,44 +112,48 @@ class ApiLifeline:
                 self._kube.reconnect()  # another instance may accept them
             try:
                 self._kube.raw("/readyz")
-                return
+                return False
             except CredentialsRefused as error:
                 refused = error
             except ApiError:
-                return
+                return False
         if self._recovery.blames_credentials():
+            if since is not None and self.replace_newer(since, f"{_NEW_REFUSE}: {refused.message}", compared=True):
+                return True
             raise Interrupted(
                 "the API server answers, but no longer accepts the run's credentials. Nothing is rolled back or "
                 f"recovered because of that: the run can continue once they are renewed. {refused.message}",
                 remedy=_RENEW,
             )
+        return False
 
-    def replace_wrong(self, refused: str) -> bool:
+    def replace_wrong(self, refused: str, since: datetime | None = None) -> bool:
         """Replace the instances that the controllers themselves know to be wrong, if any, after an undo was `refused`.
 
         Whether all that is wrong was replaced. A failure is reported, and no reason to give up: the next attempt may
-        meet an instance that accepts it.
+        meet an instance that accepts it. `since`: as in `check_credentials`.
         """
         if not self.recovers:
             return False
-        self.check_credentials()
+        if self.check_credentials(since):
+            return True
         try:
             self._recover(f"an API server rejected the rollback: {refused}", self._bring_back)
         except RollbackFailed:
             return False
         return True
 
-    def replace_newer(self, since: datetime, why: str) -> bool:
+    def replace_newer(self, since: datetime, why: str, *, compared: bool = False) -> bool:
         """Replace kube-apiserver's own pods that were created since then, as a rollback doesn't get through them.
 
-        Whether there were any, and they were replaced. A failure is reported, and no reason to give up, as after
-        `replace_wrong`.
+        `compared`: only if what takes their place is known to accept it. Whether there were any, and they were
+        replaced. A failure is reported, and no reason to give up, as after `replace_wrong`.
         """
         found = False
 
         def work() -> None:
             nonlocal found
-            found = self._recovery.replace_newer(since, why, self._note)
+            found = self._recovery.replace_newer(since, why, self._note, compared=compared)
 
         try:
             self._recover(why, work)

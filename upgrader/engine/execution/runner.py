@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TypeVar
 
@@ -269,7 +269,8 @@ class Runner:
         except UpgraderError as error:
             self._overdue = isinstance(error, ApiLost)
             if not _is_silence(error):
-                self._lifeline.check_credentials()
+                self._end_if_lost()
+                self._lifeline.check_credentials(self._brought_since(item))
             spent = self._clock.monotonic() - began
             others = None if self._overdue else self._replaced(item)
             if others is not None and others.message != error.message:  # that is the cause
@@ -395,10 +396,11 @@ class Runner:
                         self._clock.sleep(UNDO_PAUSE_SECONDS)
                     if refused and not in_vain:
                         # A wrong instance shares its address with a right one, whose answers hide it from here.
-                        in_vain = not self._lifeline.replace_wrong(refused)
+                        in_vain = not self._lifeline.replace_wrong(refused, self._brought_since(item))
                 just_replaced = False
                 if attempt or item.undo_needs_api:
-                    self._lifeline.secure(overdue=self._overdue, release=_installed(point))
+                    since = self._brought_since(item)
+                    self._lifeline.secure(overdue=self._overdue, release=_installed(point), since=since)
             except Interrupted:
                 raise
             except UpgraderError as error:
@@ -447,8 +449,12 @@ class Runner:
 
     def _progress(self, point: RestorePoint) -> RollbackProgress | None:
         """Of kube-apiserver's rollback, where something can be done if there is none."""
-        followed = point.release == RECOVERED_RELEASE and point.revision is not None and self._lifeline.recovers
+        followed = self._replaceable(point)
         return RollbackProgress(self._kube, self._clock, self._patience_seconds) if followed else None
+
+    def _replaceable(self, point: RestorePoint) -> bool:
+        """Whether what a step brings in place of this is kube-apiserver's pods, which the controllers can replace."""
+        return point.release == RECOVERED_RELEASE and point.revision is not None and self._lifeline.recovers
 
     def _undo_watched(self, item: PipelineStep, progress: RollbackProgress | None) -> Step:
         """The step, with what is to be checked while its undo waits."""
@@ -471,12 +477,19 @@ class Runner:
         Not once another process may be changing them.
         """
         self._end_if_lost()
-        spans = (span.began for span in self._state.spans if span.step == item.step.name)
-        since = next(spans, self._clock.now()) + self._later_here(item.step.name)
-        replaced = self._lifeline.replace_newer(since, why)
+        replaced = self._lifeline.replace_newer(self._began(item), why)
         if replaced:
             progress.replaced()
         return replaced
+
+    def _began(self, item: PipelineStep) -> datetime:
+        spans = (span.began for span in self._state.spans if span.step == item.step.name)
+        return next(spans, self._clock.now()) + self._later_here(item.step.name)
+
+    def _brought_since(self, item: PipelineStep) -> datetime | None:
+        """Since when new pods of kube-apiserver are those that the step brought; None for one that brings none."""
+        point = self._restore_point(item)
+        return self._began(item) if point is not None and self._replaceable(point) else None
 
     def _later_here(self, step: str) -> timedelta:
         """How much later a step of an earlier process began by this machine's clock: or else pods of before it would

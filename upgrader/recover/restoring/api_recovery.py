@@ -92,7 +92,7 @@ class ApiRecovery:
                 return False
         return True
 
-    def replace_newer(self, since: datetime, why: str, note: Callable[[str], None]) -> bool:
+    def replace_newer(self, since: datetime, why: str, note: Callable[[str], None], *, compared: bool = False) -> bool:
         """See `ports.Recovery`. What is created in their place meanwhile isn't replaced: it serves no one yet.
 
         The API isn't asked while they run: that they are too slow is known, and each request takes seconds. Nor are
@@ -108,15 +108,22 @@ class ApiRecovery:
             blamed = with_blamed(seen, pods, why)
             return blamed if blamed != seen else self._examine()
 
-        self._bring_back(examine, note, 1)
+        self._bring_back(examine, note, 1, compared=compared)
         if not pods:
             note("no running kube-apiserver pod belongs to the step that is being rolled back")
         return bool(pods)
 
     def _bring_back(
-        self, examine: Callable[[], Diagnosis], note: Callable[[str], None], wrong_examinations: int
+        self,
+        examine: Callable[[], Diagnosis],
+        note: Callable[[str], None],
+        wrong_examinations: int,
+        *,
+        compared: bool = False,
     ) -> None:
-        """`wrong_examinations`: how many in a row must find an API server wrong before anything is done about it."""
+        """`wrong_examinations`: how many in a row must find an API server wrong before anything is done about it.
+        `compared`: stop an instance only once another one accepts what it refuses, whatever is known of it.
+        """
         notes = _Notes(note)
         began, attempts, hopeless, wrong, same = self._clock.monotonic(), Attempts(), 0, 0, 0
         replaced = _Replaced()
@@ -133,7 +140,7 @@ class ApiRecovery:
                 actions = next_actions(
                     diagnosis.controllers, attempts, now, api_answers=diagnosis.api.answers, replace=wrong > 0
                 )
-            if any(isinstance(action, StopInstances) and not action.compared for action in actions):
+            if any(isinstance(action, StopInstances) and (compared or not action.compared) for action in actions):
                 same = 0 if self._some_accept(diagnosis.release) else same + 1
                 actions = tuple(action for action in actions if not (same and isinstance(action, StopInstances)))
             attempts = self._act(actions, attempts, now, notes)
