@@ -11,11 +11,14 @@ from typing import Any
 
 from testkit.lab_cluster import LabCluster
 from testkit.wrong_surroundings import (
+    OTHER_TOKENS,
     PKI,
+    TOKENS,
     busy_writers,
     converted_by_name,
     dying_aggregated,
     dying_conversion,
+    logged_in_by_token,
     self_signed,
     write_file,
 )
@@ -238,6 +241,13 @@ WRONG: Mapping[str, WrongApi] = {
         warned="flags.fewer-requests",
     ),
     "tokens' audience": WrongApi({"api-audiences": "other"}, names=("api-audiences",)),
+    "logins of people": WrongApi(
+        {"token-auth-file": OTHER_TOKENS},
+        names=("Unauthorized", "401"),
+        before={"token-auth-file": TOKENS},  # `beside` has set it: without it, it couldn't log in
+        beside=logged_in_by_token,
+        said="`--token-auth-file`: other tokens; the run's kubeconfig has one of before, and no certificate",
+    ),
     "audit webhook": WrongApi(
         {
             "audit-policy-file": _AUDIT_POLICY,

@@ -6,6 +6,7 @@ import base64
 import http.client
 import inspect
 import json
+import secrets
 import shlex
 import tempfile
 import threading
@@ -18,23 +19,28 @@ import yaml
 
 from testkit import webhook_on_controller
 from testkit.api_load import Access, access_of
-from testkit.lab_cluster import LabCluster, until
+from testkit.lab_cluster import OLD, LabCluster, until
 from upgrader.errors import ApiError
 from upgrader.ports import Kind
 
 __all__ = [
+    "OTHER_TOKENS",
     "PKI",
+    "TOKENS",
     "busy_writers",
     "converted",
     "converted_by_name",
     "dying_aggregated",
     "dying_conversion",
+    "logged_in_by_token",
     "self_signed",
     "write_file",
     "written",
 ]
 
 PKI = "/etc/kubernetes/pki"
+TOKENS, OTHER_TOKENS = f"{PKI}/tokens.csv", f"{PKI}/other-tokens.csv"
+"""The latter has other tokens of the same users."""
 _NAME = "webhook.wrong.example"
 """Only in the controller's /etc/hosts."""
 _PORT = 2996
@@ -104,6 +110,27 @@ def dying_conversion(cluster: LabCluster) -> Iterator[None]:
     """The same, with a webhook that ends with the present kube-apiserver."""
     with converted(cluster, process="kube-apiserver"):
         yield
+
+
+@contextmanager
+def logged_in_by_token(cluster: LabCluster) -> Iterator[None]:
+    """The cluster's kubeconfig has a token of TOKENS in place of its certificate, and kube-apiserver accepts it."""
+    token = secrets.token_hex(16)
+    write_file(cluster, TOKENS, f"{token},ann,ann,system:masters\n")
+    write_file(cluster, OTHER_TOKENS, f"{secrets.token_hex(16)},ann,ann,system:masters\n")
+    cluster.change_values("kube-apiserver", {"extraArgs": {"token-auth-file": TOKENS}})
+    ended = cluster.run(OLD)
+    assert ended.exit_code == 0, ended
+    kubeconfig = cluster.folder / "kubeconfig"
+    by_certificate = kubeconfig.read_text()
+    content = yaml.safe_load(by_certificate)
+    for each in content["users"]:
+        each["user"] = {"token": token}
+    kubeconfig.write_text(yaml.safe_dump(content))
+    try:
+        yield
+    finally:
+        kubeconfig.write_text(by_certificate)
 
 
 @contextmanager
