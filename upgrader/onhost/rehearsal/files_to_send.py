@@ -9,7 +9,7 @@ import sys
 from typing import Any
 
 from upgrader.onhost.common.questions import Failed
-from upgrader.onhost.rehearsal.sudo_log import require_no_log
+from upgrader.onhost.common.sudo_log import require_no_log
 from upgrader.onhost.rehearsal.yaml_keys import key_pattern
 
 __all__ = ["names_files"]

@@ -13,11 +13,11 @@ from functools import partial
 from typing import Any
 
 from upgrader.onhost.common.questions import Failed
+from upgrader.onhost.common.sudo_log import require_no_log
 from upgrader.onhost.common.units import runs
 from upgrader.onhost.rehearsal.abandoned import LEASE
 from upgrader.onhost.rehearsal.containerd import ctr, said
 from upgrader.onhost.rehearsal.room import require_disk, require_memory, require_no_swap
-from upgrader.onhost.rehearsal.sudo_log import require_no_log
 
 __all__ = ["unsuited"]
 

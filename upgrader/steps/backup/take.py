@@ -27,6 +27,7 @@ from upgrader.steps.backup.etcd_tools import DataSummary, EtcdTools, SnapshotSta
 from upgrader.steps.backup.manifest import SNAPSHOT_PART, BackupManifest, Part, controller_part
 from upgrader.steps.backup.source_member import members_to_ask, prove_any
 from upgrader.steps.backup.store import PART_SUFFIX, SUFFIX, claim, prune, remove_unfinished
+from upgrader.steps.backup.sudo_log import require_no_log
 
 __all__ = ["AUTHORITY", "BackupTaker", "TakenBackup"]
 
@@ -90,6 +91,7 @@ class BackupTaker:
             )
         for host in self.cluster.controllers:
             controller_part(host.name)  # first: a backup that nobody can read would take the place of older ones
+        require_no_log(self.hosts, self.cluster.controllers)
         tools = EtcdTools(self.hosts)
         members = members_to_ask("backup", tools, self.cluster.controllers, note)
         with ExitStack() as work:

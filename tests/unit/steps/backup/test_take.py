@@ -42,6 +42,8 @@ class Lab:
         self.standings: dict[str, dict[str, object]] = {}
         self.failed: dict[str, str] = {}
         """Host → why its tools fail."""
+        self.logging: set[str] = set()
+        """The hosts whose sudo logs what its commands print."""
         identity = pyrage.x25519.Identity.generate()
         self.private = str(identity)
         for host in (HOST, OTHER):
@@ -58,10 +60,16 @@ class Lab:
         self.taker = BackupTaker(self.hosts, self.kube, FakeClock(), AgeFiles(), cluster, settings)
 
     def _program(self, host: Host, command: Sequence[str], stdin: bytes) -> CommandResult:
-        name = stdin.decode().rsplit("upgrader.onhost.backup.", 1)[1].split()[0]
+        name = stdin.decode().rsplit("from upgrader.onhost.", 1)[1].split()[0].partition(".")[2]
         standing = self.standings.get(host.name, {"healthy": True, "revision": 5, "said": ""})
         pod = {"failed": self.failed[host.name]} if host.name in self.failed else {"logs": {"status": STATUS}}
-        answers = {"await_pod": json.dumps(pod), "read_etcd": READ, "ask_member": json.dumps(standing)}
+        logged = {"failed": "sudo logs the output"} if host.name in self.logging else {}
+        answers = {
+            "sudo_log": json.dumps(logged),
+            "await_pod": json.dumps(pod),
+            "read_etcd": READ,
+            "ask_member": json.dumps(standing),
+        }
         return CommandResult(0, answers.get(name, "{}"), "")
 
     def _shell(self, host: Host, command: Sequence[str], stdin: bytes) -> CommandResult:
@@ -98,6 +106,19 @@ def test_a_backup_has_the_snapshot_and_every_controllers_files(lab: Lab) -> None
         "controllers/controller-2.tar",
     ]
     assert (manifest.cluster_uid, manifest.kubernetes, manifest.keys, manifest.etcd_hash) == ("uid-1", "v1.36.3", 3, 7)
+
+
+def test_no_backup_passes_through_a_sudo_that_logs_it(lab: Lab) -> None:
+    """The log would have the cluster's Secrets in clear, and its readers are others. Nothing is collected or written; a
+    login as root asks no sudo.
+    """
+    lab.logging = {OTHER.name}
+    lab.taker.take(lab.notes.append)
+    with_sudo = replace(lab.taker.cluster, controllers=(HOST, replace(OTHER, become=True)))
+    before, lab.notes = lab.left(), []
+    with pytest.raises(HostError, match="controller-2: sudo logs the output"):
+        replace(lab.taker, cluster=with_sudo).take(lab.notes.append)
+    assert (lab.left(), lab.notes) == (before, [])
 
 
 @pytest.mark.parametrize("name", ["Master_1", "10.0.0.12", "m" * 150])

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from upgrader.onhost.common.questions import Failed
+from upgrader.onhost.common.sudo_log import require_no_log
 from upgrader.onhost.rehearsal import files_to_send, ready
-from upgrader.onhost.rehearsal.sudo_log import require_no_log
 
 PATH_SETTING = "secure_path=/usr/sbin\\:/usr/bin\\:/sbin\\:/bin"
 ALL = "(root) NOPASSWD: ALL"

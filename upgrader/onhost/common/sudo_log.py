@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
+import sys
 
 from upgrader.onhost.common.questions import Failed
 
@@ -18,6 +20,16 @@ _SAID = {
     "output": re.compile(r"(?<!\w)(!|NO)?(?:log_output|log_stdout|LOG_OUTPUT)(?!\w)"),
 }
 """Settings, and tags of a rule, as sudoers(5) has them. The last one decides."""
+
+
+def main(stream: str) -> None:
+    """Print an empty answer, or why it `failed`, as `require_no_log` has it."""
+    try:
+        require_no_log(stream)
+        answer = {}
+    except Failed as error:
+        answer = {"failed": str(error)}
+    sys.stdout.write(json.dumps(answer) + "\n")
 
 
 def require_no_log(stream: str) -> None:
