@@ -11,15 +11,17 @@ from typing import Any
 
 from testkit.lab_cluster import LabCluster
 from testkit.wrong_surroundings import (
-    OTHER_TOKENS,
+    LOGIN_FLAG,
+    LOGINS,
+    OTHER_LOGINS,
     PKI,
-    TOKENS,
     busy_writers,
     converted_by_name,
     dying_aggregated,
     dying_conversion,
     logged_in_by_token,
     self_signed,
+    webhook_kubeconfig,
     write_file,
 )
 
@@ -93,25 +95,14 @@ def _two_keys(cluster: LabCluster) -> None:
 
 def _image_policy(cluster: LabCluster) -> None:
     """Nothing listens at the address of this webhook, and without its answer no pod is admitted."""
-    clusters = [{"name": "policy", "cluster": {"server": "https://127.0.0.1:2998"}}]
-    users = [{"name": "apiserver", "user": {}}]
-    contexts = [{"name": "policy", "context": {"cluster": "policy", "user": "apiserver"}}]
-    webhook = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": clusters,
-        "users": users,
-        "contexts": contexts,
-        "current-context": "policy",
-    }
     policy = {"kubeConfigFile": _WEBHOOK, "allowTTL": 50, "denyTTL": 50, "retryBackoff": 500, "defaultAllow": False}
     admission = {
         "apiVersion": "apiserver.config.k8s.io/v1",
         "kind": "AdmissionConfiguration",
         "plugins": [{"name": "ImagePolicyWebhook", "configuration": {"imagePolicy": policy}}],
     }
-    for path, content in ((_WEBHOOK, webhook), (_ADMISSION, admission)):
-        cluster.on_controller("sh", "-c", f"echo '{json.dumps(content)}' > {path}")
+    write_file(cluster, _WEBHOOK, webhook_kubeconfig("https://127.0.0.1:2998"))
+    write_file(cluster, _ADMISSION, json.dumps(admission))
 
 
 def _pod_security(cluster: LabCluster) -> None:
@@ -133,15 +124,8 @@ def _hanging_audit(cluster: LabCluster) -> None:
     cluster.on_controller(f'systemctl is-active -q {unit} || systemd-run -q --unit={unit} python3 -c "{source}"')
     unaudited = {"level": "None", "nonResourceURLs": ["/healthz*", "/livez*", "/readyz*"]}
     policy = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [unaudited, {"level": "Metadata"}]}
-    webhook = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": "audit", "cluster": {"server": "http://127.0.0.1:2997"}}],
-        "contexts": [{"name": "audit", "context": {"cluster": "audit", "user": ""}}],
-        "current-context": "audit",
-    }
     write_file(cluster, _AUDIT_POLICY, json.dumps(policy))
-    write_file(cluster, _AUDIT_WEBHOOK, json.dumps(webhook))
+    write_file(cluster, _AUDIT_WEBHOOK, webhook_kubeconfig("http://127.0.0.1:2997"))
 
 
 def _foreign_certificate(cluster: LabCluster) -> None:
@@ -242,11 +226,11 @@ WRONG: Mapping[str, WrongApi] = {
     ),
     "tokens' audience": WrongApi({"api-audiences": "other"}, names=("api-audiences",)),
     "logins of people": WrongApi(
-        {"token-auth-file": OTHER_TOKENS},
+        {LOGIN_FLAG: OTHER_LOGINS},
         names=("Unauthorized", "401"),
-        before={"token-auth-file": TOKENS},  # `beside` has set it: without it, it couldn't log in
+        before={LOGIN_FLAG: LOGINS},  # `beside` has set it: without it, it couldn't log in
         beside=logged_in_by_token,
-        said="`--token-auth-file`: other tokens; the run's kubeconfig has one of before, and no certificate",
+        said=f"`--{LOGIN_FLAG}`: a webhook that doesn't accept the token of the run's kubeconfig",
     ),
     "audit webhook": WrongApi(
         {

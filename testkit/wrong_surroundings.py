@@ -11,7 +11,7 @@ import shlex
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +24,10 @@ from upgrader.errors import ApiError
 from upgrader.ports import Kind
 
 __all__ = [
-    "OTHER_TOKENS",
+    "LOGINS",
+    "LOGIN_FLAG",
+    "OTHER_LOGINS",
     "PKI",
-    "TOKENS",
     "busy_writers",
     "converted",
     "converted_by_name",
@@ -34,13 +35,15 @@ __all__ = [
     "dying_conversion",
     "logged_in_by_token",
     "self_signed",
+    "webhook_kubeconfig",
     "write_file",
     "written",
 ]
 
 PKI = "/etc/kubernetes/pki"
-TOKENS, OTHER_TOKENS = f"{PKI}/tokens.csv", f"{PKI}/other-tokens.csv"
-"""The latter has other tokens of the same users."""
+LOGIN_FLAG = "authentication-token-webhook-config-file"
+LOGINS, OTHER_LOGINS = f"{PKI}/logins.yaml", f"{PKI}/other-logins.yaml"
+"""Its values: the latter's webhook accepts another token."""
 _NAME = "webhook.wrong.example"
 """Only in the controller's /etc/hosts."""
 _PORT = 2996
@@ -80,6 +83,21 @@ def self_signed(cluster: LabCluster, path: str, *names: str) -> str:
     return cluster.on_controller(f"cat {path}.crt")
 
 
+def webhook_kubeconfig(server: str, authority: str = "") -> str:
+    """What kube-apiserver's flags and configurations want to know of a webhook; `authority` is its CA in base64."""
+    trusted = {"certificate-authority-data": authority} if authority else {}
+    return json.dumps(
+        {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "webhook", "cluster": {"server": server, **trusted}}],
+            "users": [{"name": "apiserver", "user": {}}],
+            "contexts": [{"name": "webhook", "context": {"cluster": "webhook", "user": "apiserver"}}],
+            "current-context": "webhook",
+        }
+    )
+
+
 @contextmanager
 def converted(cluster: LabCluster, *, host: str = "", process: str = "") -> Iterator[None]:
     """A custom resource that is stored as v1 and read as v2, which a webhook on the controller converts.
@@ -114,23 +132,22 @@ def dying_conversion(cluster: LabCluster) -> Iterator[None]:
 
 @contextmanager
 def logged_in_by_token(cluster: LabCluster) -> Iterator[None]:
-    """The cluster's kubeconfig has a token of TOKENS in place of its certificate, and kube-apiserver accepts it."""
-    token = secrets.token_hex(16)
-    write_file(cluster, TOKENS, f"{token},ann,ann,system:masters\n")
-    write_file(cluster, OTHER_TOKENS, f"{secrets.token_hex(16)},ann,ann,system:masters\n")
-    cluster.change_values("kube-apiserver", {"extraArgs": {"token-auth-file": TOKENS}})
-    ended = cluster.run(OLD)
-    assert ended.exit_code == 0, ended
-    kubeconfig = cluster.folder / "kubeconfig"
-    by_certificate = kubeconfig.read_text()
-    content = yaml.safe_load(by_certificate)
-    for each in content["users"]:
-        each["user"] = {"token": token}
-    kubeconfig.write_text(yaml.safe_dump(content))
-    try:
+    """The cluster's kubeconfig has a token in place of its certificate, which the webhook of LOGINS accepts."""
+    tokens = {LOGINS: secrets.token_hex(16), OTHER_LOGINS: secrets.token_hex(16)}
+    with ExitStack() as present:
+        client = present.enter_context(_webhook(cluster, "login"))
+        for path, token in tokens.items():
+            write_file(cluster, path, webhook_kubeconfig(f"{client['url']}/{token}", client["caBundle"]))
+        cluster.change_values("kube-apiserver", {"extraArgs": {LOGIN_FLAG: LOGINS}})
+        ended = cluster.run(OLD)
+        assert ended.exit_code == 0, ended
+        kubeconfig = cluster.folder / "kubeconfig"
+        present.callback(kubeconfig.write_text, by_certificate := kubeconfig.read_text())
+        content = yaml.safe_load(by_certificate)
+        for each in content["users"]:
+            each["user"] = {"token": tokens[LOGINS]}
+        kubeconfig.write_text(yaml.safe_dump(content))
         yield
-    finally:
-        kubeconfig.write_text(by_certificate)
 
 
 @contextmanager

@@ -84,7 +84,7 @@ refuses these.
 {{- $anonymous := index .Values.extraArgs "anonymous-auth" }}
 {{- if .Values.health.token }}
 {{- if hasKey .Values.extraArgs "token-auth-file" }}
-{{- fail "health.token: extraArgs sets token-auth-file, and kube-apiserver reads only one. Remove the flag, or set health.token to false" }}
+{{- fail "extraArgs sets token-auth-file, as health.token does, and kube-apiserver reads only one. Remove the flag, or set health.token to false" }}
 {{- end }}
 {{- $_ := set $args "token-auth-file" "/run/kube-apiserver/tokens.csv" }}
 {{- else if has (last (kindIs "slice" $anonymous | ternary $anonymous (list $anonymous))) (list "0" "f" "F" "false" "False" "FALSE") }}
