@@ -77,10 +77,14 @@ def assert_refused(cluster: LabCluster, backup: Path, identity: Path, why: str) 
 
 
 def wipe(cluster: LabCluster) -> None:
-    """Remove all of etcd's data, and let etcd begin anew."""
+    """Remove all of etcd's data, and let etcd begin anew.
+
+    The kubelet doesn't run meanwhile: one that still ends the static pod may not start it again when it is put back.
+    """
     manifest, aside = "/etc/kubernetes/manifests/etcd.yaml", "/etc/kubernetes/etcd.yaml"
     script = (
-        f"mv {manifest} {aside} && while pidof etcd; do sleep 0.2; done; rm -r {_DATA}/member; mv {aside} {manifest}"
+        f"mv {manifest} {aside} && while pidof etcd; do sleep 0.2; done; systemctl stop kubelet; "
+        f"rm -r {_DATA}/member; mv {aside} {manifest}; systemctl start kubelet"
     )
     cluster.on_controller("sh", "-c", script)
     until("an etcd without data", lambda: "member" in cluster.on_controller("ls", _DATA), timeout_seconds=120)
